@@ -250,7 +250,7 @@ class StepMaker:
         if quantity == "activations.bytes" and (reasons := self._needed.get(module_path)):
             return f"{'; '.join(reasons)}; a storage counts once"
         if not stated:
-            return _REASONS.get(quantity, "a tensor has the bytes of one element times its elements; a storage counts once")
+            return _REASONS.get(quantity, "a tensor takes the bytes of one element times its number of elements; a storage counts once")
         if len(stated) == 1:
             return _argument(stated[0])
         return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
@@ -323,11 +323,11 @@ _DOMINANCE = (
 
 _REASONS = {
     "parameters": "a parameter has as many elements as the product of its sizes; tied weights share one storage, which counts once",
-    "parameters.active": "a token uses every element of a weight, but of a stack of experts only the matrices of those it chooses",
+    "parameters.active": "a token uses every weight as a whole, but of stacked experts only those that its router chooses",
     "parameters.non_embedding": "a parameter has as many elements as the product of its sizes; embedding tables and heads of"
     " their shape are left out",
-    "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times elements",
-    "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times elements",
+    "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times number of elements",
+    "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times number of elements",
     "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
     "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
 }

@@ -25,7 +25,7 @@ def _(_: Lab) -> ClaimFinding:
     return number(
         "3.14e23",
         _gpt3(),
-        "6 · 174.6e9 parameters · 300e9 tokens; the paper's table D.1 counts no attention products either",
+        "6 · 174.6e9 parameters · 300e9 tokens; the paper's table D.1 leaves attention's matmuls out too",
         "napkin ask flops parameters=174.6e9 tokens=300e9",
         unit="FLOP",
     )

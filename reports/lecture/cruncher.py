@@ -124,7 +124,8 @@ def _(lab: Lab) -> ClaimFinding:
 def _(_: Lab) -> ClaimFinding:
     run = experiment("trained", width=16, steps=400)
     because = (
-        f"it is then one map from 16 to 1, a linear regression: {run['parameters']} parameters, loss from {run['losses'][0]:.0f} to "
+        f"it is then one map from 16 to 1, a linear regression: {run['parameters']} parameters, and its loss falls from "
+        f"{run['losses'][0]:.0f} to "
         f"{run['losses'][-1]:.1g} in 400 steps"
     )
     return true(

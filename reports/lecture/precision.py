@@ -151,7 +151,8 @@ _RUN = "a real step under bf16 autocast, operator by operator"
 @PRECISION.claim("mp-000", "The forward runs in bf16 or fp8, the backward in fp32.")
 def _(_: Lab) -> ClaimFinding:
     because = (
-        f"under autocast products run in {autocast('forward')[0]} forward and in {', '.join(autocast('backward'))} backward; what is "
+        f"under autocast matmuls run in {autocast('forward')[0]} in the forward and in"
+        f" {', '.join(autocast('backward'))} in the backward; what is "
         "fp32 are parameters and their gradients"
     )
     return true(autocast("backward") == ["float32"], ", ".join(autocast("backward")), because, _RUN)
@@ -160,7 +161,7 @@ def _(_: Lab) -> ClaimFinding:
 @PRECISION.claim("mp-001-fp32grad", "fp32 is the format in which gradients are computed.")
 def _(_: Lab) -> ClaimFinding:
     because = (
-        f"they are kept in {autocast('parameters and gradients')[0]}, but the products that give them run in "
+        f"they are kept in {autocast('parameters and gradients')[0]}, but the matmuls that give them run in "
         f"{', '.join(autocast('backward'))}"
     )
     return readings(
@@ -250,5 +251,5 @@ def _(_: Lab) -> ClaimFinding:
     paper = source("llama")
     tokens, vocabulary = (int(str(paper.facts[name])) for name in ("tokens", "vocabulary"))
     width = next(n for n in (1, 2, 4) if vocabulary <= 256**n)
-    because = f"{tokens:.3g} tokens of {width} bytes each, which is enough for {vocabulary:,} of them ({paper.words})"
+    because = f"{tokens:.3g} tokens of {width} bytes each, enough for a vocabulary of {vocabulary:,} ({paper.words})"
     return number("2.8e12", tokens * width, because, "tokens × bytes of the smallest integer that holds the vocabulary", unit="bytes")

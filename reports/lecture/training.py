@@ -58,7 +58,7 @@ def _(lab: Lab) -> ClaimFinding:
     large = per_parameter_and_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS)
     layer = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
     because = (
-        f"a further linear layer takes exactly {layer}; with attention in full and the embedding, GPT-2 at T = 1024 takes "
+        f"each linear layer after the first takes exactly {layer}; with attention in full and the embedding, GPT-2 at T = 1024 takes "
         f"{float(small):.2f}"
         f" and a 70B Llama at T = 8192 {float(large):.2f}"
     )
@@ -114,7 +114,10 @@ def _(_: Lab) -> ClaimFinding:
 @TRAINING.claim("q1-6-empirical", "The factor 6 is an empirical value.")
 def _(lab: Lab) -> ClaimFinding:
     forward, backward = per_layer(lab, "flops.forward.matmul"), per_layer(lab, "flops.backward.matmul")
-    because = f"it is counted: a further layer takes {forward} FLOP for each weight and point forward and {backward} backward, exactly"
+    because = (
+        f"it is counted: each layer after the first takes exactly {forward} FLOP for each weight and point in the forward, and"
+        f" {backward} in the backward"
+    )
     return true(forward + backward != 6, forward + backward, because, "derive cruncher: flops at L = 3 less those at L = 2", unit="FLOP")
 
 
@@ -124,7 +127,7 @@ def _included(name: str, kind: str, says: str) -> None:
         products = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
         updates = [lab.value("cruncher", "flops.optimizer.total", {"B": b, "D": 64}) for b in (2, 4)]
         because = (
-            f"matmuls with weights alone make the {products}; {kind} are elementwise work beside it: the optimizer's FLOPs"
+            f"the {products} counts nothing but matmuls with weights; {kind} are elementwise work beside it: the optimizer's FLOPs"
             f" ({updates[0]:,}) do not even depend on the number of points"
         )
         return true(

@@ -163,7 +163,7 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
             ClaimPart("; that MFU is an assumption, not a measurement."),
         )
     if derivation.quantities.get("checkpoint.bytes") is not None:
-        yield ClaimPart("A checkpoint has "), *_claims(derivation, [("checkpoint.bytes", "")]), ClaimPart(".")
+        yield ClaimPart("A checkpoint takes "), *_claims(derivation, [("checkpoint.bytes", "")]), ClaimPart(".")
 
 
 def _claims(derivation: Derivation, names: Sequence[tuple[str, str]], last: str = " ") -> Iterator[ClaimPart]:
@@ -267,9 +267,8 @@ def _otherwise(derivation: Derivation, fits: int | None) -> str:
     if fits is None:
         return ""
     batch = derivation.sizes[BATCH]
-    if fits >= batch:
-        return f"The answer changes above {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
-    return f"The answer changes at {BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged."
+    largest = f"{BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged"
+    return f"Above {largest}, the step needs a change." if fits >= batch else f"The step needs no change at {largest}."
 
 
 _MOST_BATCH = 2**30

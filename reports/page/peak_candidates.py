@@ -31,8 +31,8 @@ class PeakCandidateView:
     def because(self) -> str:
         """Why it is ``base`` plus ``change``."""
         if not self.by_role:
-            return "as many bytes of every role are live as at the other candidate"
-        return "the live bytes at the other candidate, plus allocations minus frees in between"
+            return "each role has as many live bytes as at the other candidate"
+        return "between the two candidates, live bytes change by what is allocated less what is freed"
 
 
 class PeakCandidates:

@@ -184,7 +184,7 @@ def test_a_step_says_which_sizes_it_replaces(comparisons):
     reasons = {name: [s.because for s in comparisons[name].steps] for name in ("6ND", "34sbh + 5as²b")}
 
     assert [True, True, *[False] * 6] == [because.endswith("; with f = 4·d") for because in reasons["6ND"]]
-    assert "nothing else separates them; with f = 4·d" == reasons["34sbh + 5as²b"][-1]
+    assert "these are all the terms in which the rule and the exact count differ; with f = 4·d" == reasons["34sbh + 5as²b"][-1]
     assert not reasons["34sbh + 5as²b"][0].endswith("; with f = 4·d")
 
 

@@ -28,6 +28,9 @@ NAMED = 3
 Key = tuple[tuple[str, int], ...]
 
 
+_ALL = "these are all the terms in which the rule and the exact count differ"
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
     """The differences between a rule and the exact count, the smaller ones merged, and the steps from the one to the other.
@@ -215,7 +218,7 @@ class _Bridge:
             yield self._step(number, c.title, "correction", c.before, c.poly, c.because)
             number += 1
         corrected = (Labelled(self._common.tree(self._rule), "rule"), *self._labelled_corrections())
-        because = ("nothing else separates them" if self.corrections else "they are the same") + replaced
+        because = (_ALL if self.corrections else "the rule is the exact count") + replaced
         yield self._step(number, "from the rule to the exact count", "corrected sum", _sum(corrected), self._total, because)
 
     def _replaced(self, *texts: str) -> str:

@@ -58,8 +58,8 @@ def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(deriv
     equal = [m for m in differences if not m.change]
 
     assert 0 < len(equal) < len(differences)
-    assert {m.because for m in equal} == {"as many bytes of every role are live as at the other candidate"}
-    assert all("allocations minus frees" in m.because for m in differences if m.change)
+    assert {m.because for m in equal} == {"each role has as many live bytes as at the other candidate"}
+    assert all("what is allocated less what is freed" in m.because for m in differences if m.change)
 
 
 def test_a_moment_refers_to_one_that_stands_before_it(derivation: Derivation) -> None:
