@@ -73,7 +73,7 @@ class Lab:
 
     def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
         """The value of a quantity at these sizes, by the closed form derived at the default sizes."""
-        return self.derive(model, None, **options)[quantity].at(**dict(sizes))
+        return int(self.derive(model, None, **options)[quantity].at(**dict(sizes)))  # without its unit: claims state bare numbers
 
 
 def _spec(model: str) -> Spec:

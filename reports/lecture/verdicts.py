@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -53,18 +53,33 @@ def compared(claimed: str, computed: Number, *, within: Fraction = NEAR) -> str:
     return APPROXIMATE if off <= within * abs(exact) else WRONG
 
 
+def cut_off(claimed: str, computed: Number) -> str:
+    """The words behind a reason for a number whose further digits are dropped where rounding would raise the last one; else empty. A
+    number of one digit is a rule's factor, of which nothing is dropped."""
+    written, exact = Decimal(claimed), _exact(computed)
+    one_digit = len(written.as_tuple().digits) < 2
+    if one_digit or written in _roundings(exact, written) or _quantized(exact, written, ROUND_DOWN) != written:
+        return ""
+    raised = _quantized(exact, written, ROUND_HALF_EVEN)
+    rounded = f"{raised:E}".replace("E+", "e") if "e" in claimed else f"{raised:f}"
+    return f"; {claimed} is cut off, and rounded it is {rounded}"
+
+
 def _exact(computed: Number) -> Fraction:
     return Fraction(str(computed)) if isinstance(computed, float) else Fraction(computed)
 
 
 def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
     """``exact`` rounded to as many decimals as ``written`` has, ties to even and ties up."""
+    return {_quantized(exact, written, way) for way in (ROUND_HALF_EVEN, ROUND_HALF_UP)}
+
+
+def _quantized(exact: Fraction, written: Decimal, rounding: str) -> Decimal:
     exponent = written.as_tuple().exponent
     assert isinstance(exponent, int)  # a number, no infinity
     context = Context(prec=80)
     precise = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    unit = Decimal(1).scaleb(exponent)
-    return {precise.quantize(unit, rounding=way, context=context) for way in (ROUND_HALF_EVEN, ROUND_HALF_UP)}
+    return precise.quantize(Decimal(1).scaleb(exponent), rounding=rounding, context=context)
 
 
 def yes(statement: object) -> str:
@@ -76,6 +91,7 @@ def number(
     claimed: str, computed: Number, because: str, by: str, *, unit: str = "", within: Fraction = NEAR, rests_on: str = COMPUTATION
 ) -> ClaimFinding:
     """A finding on a number that a claim states."""
+    because += cut_off(claimed, computed)
     return ClaimFinding(compared(claimed, computed, within=within), computed, unit, because, by, rests_on)
 
 
@@ -122,4 +138,5 @@ def numbers(
     pairs: tuple[tuple[str, Number], ...], value: FindingValue, because: str, by: str, *, unit: str = "", within: Fraction = NEAR
 ) -> ClaimFinding:
     """A finding on several written numbers of one claim."""
+    because += "".join(cut_off(claimed, computed) for claimed, computed in pairs)
     return ClaimFinding(worst(*(compared(claimed, computed, within=within) for claimed, computed in pairs)), value, unit, because, by)

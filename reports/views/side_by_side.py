@@ -41,8 +41,9 @@ def show_parts(table: QuantityTable, names: tuple[str, ...], out: Terminal) -> N
         out.line(f"  = {form_text(table.expr)}")
     steps = range(len(names))
     largest = table.largest(_MOST)
-    rows = [(row.part, *(_share(table, row.values[i], i) for i in steps), _short(row.expr)) for row in largest]
-    out.table(("Part", *right(*names), "Closed form"), rows)
+    forms = ("Closed form",) if any(row.expr is not None for row in largest) else ()
+    rows = [(row.part, *(_share(table, row.values[i], i) for i in steps), *(_short(row.expr) for _ in forms)) for row in largest]
+    out.table(("Part", *right(*names), *forms), rows)
     if note := undivided(row.part for row in largest):
         out.line(note)
 

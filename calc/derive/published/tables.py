@@ -2,9 +2,10 @@
 
 ``{n}`` is the number of positions: of the table of learned ones where the model has it, else the sequence length.
 
-Where they are from. Kaplan et al.: section 2.1, table 1; the rows of a layer add up to its equation 2.2, C ≈ 2·N + 2·n_layer·n_ctx·d_model,
-where the table writes d_attn for d_model. Hoffmann et al.: appendix F. ZeRO: section 3.2 with its footnote, "about 12 × hidden dim ×
-batch × seq length × transformer layers", which the example of 60 GB in that section takes in 16 bits.
+Where they are from. Kaplan et al.: section 2.1, table 1, both columns, beside copies of the table in public notes and in Casson's article;
+the rows of a layer add up to its equation 2.2, C ≈ 2·N + 2·n_layer·n_ctx·d_model, where the table writes d_attn for d_model, and d_embd in
+one cell. Hoffmann et al.: appendix F. ZeRO: section 3.2 with its footnote, as public notes quote both: "about 12 × hidden dim × batch × seq
+length × transformer layers", which the example of 60 GB in that section takes in 16 bits.
 """
 
 from __future__ import annotations
@@ -217,7 +218,8 @@ ZERO = PublishedTable(
     "Activations of a GPT-2-like model",
     "Rajbhandari et al. 2019, ZeRO: Memory Optimizations Toward Training Trillion Parameter Models (arXiv 1910.02054), section 3.2",
     "https://arxiv.org/abs/1910.02054",
-    "12 · hidden · batch · length · layers elements of 2 bytes; its example, 1.5e9 parameters at length 1,024 and batch 32, is 60 GB",
+    "12 · hidden · batch · length · layers elements of 2 bytes, as of --precision bf16-autocast; its example, 1.5e9 parameters at length"
+    " 1,024 and batch 32, is 60 GB",
     ("B", "T", "d", "L"),
     ("Bytes",),
     (
