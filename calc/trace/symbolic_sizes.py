@@ -299,8 +299,8 @@ class SizeEnv(ShapeEnv):
 
     def remainders(self, line: str) -> list[str]:
         """The divisions that leave a remainder where ``line`` asked whether they do, as ``(h*k)//16 leaves a remainder``."""
-        asked = ((expr, bool(value)) for expr, (value, where) in self.answers.items() if where == line and isinstance(expr, sp.Eq | sp.Ne))
-        left = (expr for expr, holds in asked if holds is isinstance(expr, sp.Ne) and expr.rhs == 0)
+        guards = ((expr, bool(value)) for expr, (value, where) in self.answers.items() if where == line and isinstance(expr, sp.Eq | sp.Ne))
+        left = (expr for expr, holds in guards if holds is isinstance(expr, sp.Ne) and expr.rhs == 0)
         divisions = (part for expr in left for part in expr.atoms(sp.Function) if type(part).__name__ in ("Mod", "PythonMod"))
         texts = ([size_text(argument, self.names) for argument in part.args] for part in divisions)
         return [f"({whole})//{by} leaves a remainder" for whole, by in texts]
