@@ -156,8 +156,8 @@ def homework(
     has = {*derivation.sizes, *([_SEVERAL] if len(sheet.sizes) > 1 else [])}
     possible = [question for question in _QUESTIONS if has.issuperset(question.needs)]
     chosen = [question for question in possible if not quantities or not set(quantities).isdisjoint(question.asks)]
-    asked = {name for question in chosen for name in question.asks}
-    chosen += [_question_of(name) for name in dict.fromkeys(quantities) if name not in asked]
+    covered = {name for question in chosen for name in question.asks}
+    chosen += [_question_of(name) for name in dict.fromkeys(quantities) if name not in covered]
     for name in (name for question in chosen for name in (*question.asks, *question.uses)):
         if derivation[name].text is None:
             raise BadInputError(f"{name} has no closed form here: {derivation[name].unknown or 'it is unknown'}")
@@ -304,8 +304,8 @@ def _written(line: PeakLine) -> str:
 
 
 def _memory(derivation: Derivation) -> Exercise:
-    what, sample = "parameters, gradients, optimizer state and activations", _sample(derivation)
-    question = f"How many bytes do {what} of a batch of B {sample}s take, each and together?"
+    state, sample = "parameters, gradients, optimizer state and activations", _sample(derivation)
+    question = f"How many bytes do {state} of a batch of B {sample}s take, each and together?"
     two, results = derivation.at_sizes({**_given(derivation), "B": 2}), []
     for title, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
         line, texts = _bytes_line(derivation, *names), [branches.at_hand(two[name].text or "0", two.sizes) for name in names]
