@@ -196,18 +196,18 @@ class Quantity:
 
     @cached_property
     def expr(self) -> sp.Expr:
-        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name, and refuses a name
-        that the closed form does not have.
+        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name.
 
         ``sympy.solve`` finds only integer solutions for such symbols, and few of a maximum: ``calc.ask("largest-batch", model=…,
         memory="80GB")`` solves for the largest size within a budget, also ``largest-sequence``, ``largest-depth``, ``largest-width``.
         """
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+        if self._evaluator is not None:
+            return self._evaluator.expr()
         from calc.symbolic.algebra import to_sympy  # a number needs no SymPy
-        from calc.symbolic.loud import loud
 
-        return loud(to_sympy(self.text) if self._evaluator is None else self._evaluator.expr(), self.name)
+        return to_sympy(self.text)
 
     @property
     def largest_candidate(self) -> Candidate | None:

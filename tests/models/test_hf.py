@@ -444,7 +444,8 @@ def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -
     assert {"B": 1, "T": 16, "d": 128, "h": 8, "g": 2, "k": 16, "f": 211, "L": 3, "V": 503} == chosen.sizes
     assert chosen.because == (
         "T, h, g, k, d, V, f small, since this model has 7,241,732,096 parameters: above 200,000,000, a small model of the same kind"
-        " is checked; L = 3, the smallest at which the step runs as at the sizes of the derivation; B = 1 as in the derivation, a special case"
+        " is checked; L = 3, the smallest at which the step runs as at the sizes of the derivation; B = 1 as in the derivation, a special"
+        " case"
     )
     assert 2 == check_sizes.chosen(derivation, spec, {"L": 2}).sizes["L"]
     assert check_sizes.chosen(derivation, spec, {"L": 2}).because.startswith("L as given; ")
