@@ -41,7 +41,7 @@ class ModelSection:
     why: str
 
 
-MOST = 300  # equations of a report; of a longer model, the command is named instead
+MOST = 1000  # equations of a report; of a longer model, the command is named instead
 
 NO_EQUATIONS = ModelSection((), (), "they were not derived")
 
