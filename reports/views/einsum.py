@@ -11,6 +11,7 @@ from calc.mathematics.einsum.pattern import ELLIPSIS, Axes
 from calc.pipeline.verdict import Verdict
 from calc.units import Unit
 from reports.typeset.numbers import amount
+from reports.views.asked import pretty
 from reports.views.formats import reading
 from reports.writers.terminal import Line, Styled, Terminal, bold, dim
 
@@ -33,7 +34,7 @@ def show(op: Operation, dtype: str, verdicts: Sequence[Verdict[str]] | None, out
     out.line()
     _show_steps(op, out)
     out.line()
-    out.table((), [(bold(_dots(g.equation)), f"{_dots(g.flops.text)} FLOP", dim(_dots(g.because))) for g in op.gradients])
+    out.table((), [(bold(_dots(g.equation)), f"{_dots(pretty(g.flops.text))} FLOP", dim(_dots(g.because))) for g in op.gradients])
     for v in verdicts or ():
         style = "bold red" if v.failed else "green" if v.passed else "yellow"
         because = f" [{v.because}]" if v.because else ""
@@ -46,17 +47,18 @@ def _show_steps(op: Operation, out: Terminal) -> None:
         beside = f"; from left to right {plain:,} FLOP" if plain is not None and plain != least else ""
         out.line(f"order: {op.how}{beside}", style="dim")
     for order, count in alternatives(op.pattern) if op.missing else ():
-        out.line(f"  {order}: {_dots(count.text)} FLOP", style="dim")
+        out.line(f"  {order}: {_dots(pretty(count.text))} FLOP", style="dim")
     rows = []
     for s in op.steps:
         inputs = " ".join(f"{name}[{', '.join(names)}]" for name, names in s.inputs)
-        rows.append((_dots(f"{s.out[0]}[{', '.join(s.out[1])}] from {inputs}"), f"{_dots(s.flops.text)} FLOP", dim(_dots(s.because))))
+        result = f"{s.out[0]}[{', '.join(s.out[1])}] from {inputs}"
+        rows.append((_dots(result), f"{_dots(pretty(s.flops.text))} FLOP", dim(_dots(s.because))))
     out.table((), rows)
 
 
 def _counted(count: Count, op: Operation, unit: Unit) -> tuple[Line, Line]:
     value = count.at(op.sizes)
-    return _dots(count.text), bold("" if value is None else f"= {amount(value, unit).text}")
+    return _dots(pretty(count.text)), bold("" if value is None else f"= {amount(value, unit).text}")
 
 
 def _shape(axes: Axes, op: Operation) -> str:

@@ -8,6 +8,7 @@ from calc.units import Unit
 from reports.typeset import numbers
 from reports.typeset.numbers import integer
 from reports.views.answers import amount
+from reports.views.asked import pretty
 from reports.writers.terminal import Terminal, bold, dim
 
 
@@ -20,8 +21,8 @@ def show(inference: Inference, out: Terminal) -> None:
         if part is None:
             out.line(bold(title), f": {inference.unknown}")
             continue
-        out.line(bold(title), f" in {part.format} = {part.expr}")
-        rows = [(line.label, integer(line.value), line.expr, dim(line.because)) for line in part.lines]
+        out.line(bold(title), f" in {part.format} = {pretty(part.expr)}")
+        rows = [(line.label, integer(line.value), pretty(line.expr), dim(line.because)) for line in part.lines]
         out.table(("What", ("Bytes", "right"), "Closed form", "Because"), rows)
         out.line(f"{title} = ", *amount(numbers.amount(part.value, Unit.BYTE)))
     out.line("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim")

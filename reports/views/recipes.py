@@ -52,8 +52,7 @@ def _show_fp8(out: Terminal) -> None:
     for scaling, meaning in SCALINGS.items():
         checks = {check.quantity: check for check in fp8_checks(scaling)}
         rows = [
-            (q.name, plain(parse(q.expr)), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because))
-            for q in fp8_layer(scaling)
+            (q.name, plain(parse(q.expr)), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because)) for q in fp8_layer(scaling)
         ]
         out.table((meaning, "Closed form", *right(f"At {at}", "Measured"), "Because"), rows)
     uses = fp8_offered()

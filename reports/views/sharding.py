@@ -13,6 +13,7 @@ from calc.symbolic.parser import free_names
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer, significant, singular
+from reports.views.asked import pretty
 from reports.writers.terminal import Head, Line, Terminal, bold, dim, right
 
 _LONG, _LITTLE = 10**15, Fraction(1, 1000)  # whole numbers below are written out, fractions between as decimals
@@ -45,7 +46,7 @@ def show(account: Account, out: Terminal) -> None:
     _show_variables(account, out)
     out.lines(*(account.step.notes if account.step is not None else ()), style="dim")
     out.line()
-    out.line(bold("What must hold, and does:"))
+    out.line(bold("Conditions, all met:"))
     out.lines(*(f"  {condition.expr}: {condition.because}" for condition in account.conditions), style="dim")
 
 
@@ -111,14 +112,14 @@ def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
 
 
 def _step_line(line: WorkedStep) -> Line:
-    return f"  {line.symbol} = {line.expr} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
+    return f"  {line.symbol} = {pretty(line.expr)} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
 
 
 def _show_traffic(stage: Stage, account: Account, out: Terminal) -> None:
     rows = []
     for item in stage.traffic:
         of = item.collective
-        sent = (f"{of.symbol} = {of.sent}", dim(f"  {of.because}"))
+        sent = (f"{of.symbol} = {pretty(of.sent)}", dim(f"  {of.because}"))
         rows.append((of.kind, f"{of.axis} ranks", _bytes(item.payload), _bytes(item.sent), sent))
     out.table((f"Traffic of a step{_of(stage, account)}", "among", "of", *right("sent"), "as"), rows)
 

@@ -35,7 +35,7 @@ def test_inference_shows_weights_cache_and_what_a_run_kept() -> None:
     actual = run("inference", "tiny", "--weights", "int4")
 
     assert 0 == actual.exit_code
-    for words in ("weights in int4 = L*d**2/2", "288\u00a0bytes", "keys and values in bf16 = 4*B*L*T*g*k", "together 1,568\u00a0bytes"):
+    for words in ("weights in int4 = L·d²/2", "288\u00a0bytes", "keys and values in bf16 = 4·B·L·T·g·k", "together 1,568\u00a0bytes"):
         assert words in actual.stdout
     assert "exact: derived 640, measured 640 bytes in fp32 at B=2, T=5" in actual.stdout
 
