@@ -39,19 +39,22 @@ _GIVEN_OF_ONE = {
 DAYS_OF_HOURS = Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours")
 _TOKENS_OF_STEPS = Equation("D", "S*B*T", "each step takes B sequences of T tokens")
 
+_RECOMPUTED = (
+    "as 6·N·D, and every layer's forward is recomputed: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4"
+)
 CONVENTION = QuestionChoice(
     "convention",
     "FLOPs of a training by its parameters and tokens",
     {
         "6ND": (SIX_N_D,),
-        "8ND": (
-            Equation(
-                "C",
-                "8*N*D",
-                "as 6·N·D, and every layer's forward is recomputed: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4",
-            ),
-        ),
+        "8ND": (Equation("C", "8*N*D", _RECOMPUTED),),
     },
+    "nothing is recomputed",
+)
+_CONVENTION_OF_STEP = QuestionChoice(
+    CONVENTION.key,
+    "FLOPs of a step by its parameters and tokens",
+    {"6ND": (Equation("F", "6*N*B*T", SIX_N_D.because),), "8ND": (Equation("F", "8*N*B*T", _RECOMPUTED),)},
     "nothing is recomputed",
 )
 
@@ -107,8 +110,9 @@ TIME_PER_STEP = Question(
         ACTIVE, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN, ACHIEVED,
         Variable("s", "seconds", "s", "time of one step"),
     ),
-    (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
+    (RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
     "s",
+    choices=(_CONVENTION_OF_STEP,),
     with_given={"X": _GIVEN_OF_ONE["X"]},
     with_model=(Equation("F", "c*B*T", EXACT.because),),
     notes=(_NOTHING_STANDS_STILL, "one batch over all devices"),

@@ -46,6 +46,7 @@ class ParsedValue:
 
 
 _TIMES = re.compile(r"[*·×]")
+_SUM = re.compile(r"[^eE\s]\s*\+\s*\d")  # 1e+25 is none
 _NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?")
 
 
@@ -83,6 +84,8 @@ def _read(name: str, text: str, unit: str) -> ParsedValue:
     text = text.strip()
     if len(text) > _LONGEST:
         raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
+    if _SUM.search(text):
+        raise BadInputError(f"{name} = {_clip(text)} is a sum: add it up, only products are read, as in 400e3*1024*1024")
     factors = [_number(name, factor.strip(), unit) for factor in _TIMES.split(text)]
     if len(factors) == 1:
         return factors[0]

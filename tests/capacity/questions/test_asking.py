@@ -503,6 +503,8 @@ def test_a_rate_of_each_device_is_asked_as_papers_print_it() -> None:
     assert ask("device-flops", gpus=1024, achieved="140TFLOP/s", days=34).value == 1024 * 140 * 10**12 * 34 * 86400
     step = ask("time-per-step", parameters="175e9", batch=1536, sequence=2048, gpus=1024, achieved="140TFLOP/s")
     assert step.value == Fraction(6 * 175 * 10**9 * 1536 * 2048, 1024 * 140 * 10**12)
+    recomputed = ask("time-per-step", parameters="1008e9", batch=3072, sequence=2048, gpus=3072, achieved="163TFLOP/s", convention="8ND")
+    assert recomputed.value == Fraction(8 * 1008 * 10**9 * 2048, 163 * 10**12)
     assert refusal("training-time", **llama, achieved="3TFLOP/s") == "achieved does not affect the answer: leave it out"
 
 
