@@ -91,7 +91,8 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
 
 def _exactly(word: UnitWord, value: UnitValue, is_: str) -> str:
     """The whole number that ``is_`` rounds, in its base unit; empty where ``is_`` has every digit or the value is no whole number."""
-    if value.number.denominator != 1 or abs(value.number) >= _MOST_EXACT or digits_of(value.number, 0) == is_.partition(" ")[0]:
+    digits = is_.partition(" ")[0].replace(",", "")
+    if value.number.denominator != 1 or abs(value.number) >= _MOST_EXACT or digits_of(value.number, 0).replace(",", "") == digits:
         return ""
     unit = "bytes" if value.kind == units.BYTE and value.number != 1 else units.named(value.kind)
     return f"{digits_of(value.number, 0)} {unit}".strip()

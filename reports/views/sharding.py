@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -47,7 +48,7 @@ def show(account: Account, out: Terminal) -> None:
     out.lines(*(account.step.notes if account.step is not None else ()), style="dim")
     out.line()
     out.line(bold("Conditions, all met:"))
-    out.lines(*(f"  {condition.expr}: {condition.because}" for condition in account.conditions), style="dim")
+    out.lines(*(f"  {_condition(condition.expr)}: {condition.because}" for condition in account.conditions), style="dim")
 
 
 def show_search(ranking: Ranking, out: Terminal) -> None:
@@ -113,6 +114,16 @@ def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
 
 def _step_line(line: WorkedStep) -> Line:
     return f"  {line.symbol} = {pretty(line.expr)} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
+
+
+_SIGNS = {">=": "≥", "<=": "≤", "==": "="}
+
+
+def _condition(expr: str) -> str:
+    """A condition in words: ``n·x·b divides B``, ``L ≥ p·v``, ``v = 1 or p > 1``."""
+    divides = re.sub(r"Mod\(([^,()]+), ([^,()]+)\) == 0", r"\2 divides \1", expr)
+    products = re.sub(r"\w+(?:\*\w+)+", lambda match: pretty(match[0]), divides)
+    return re.sub("[<>=]=", lambda match: _SIGNS[match[0]], products)
 
 
 def _show_traffic(stage: Stage, account: Account, out: Terminal) -> None:
