@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 import calc
 from calc.derive.result import Derivation
+from calc.errors import DataDependentError
 from calc.pipeline.check import Report
 from calc.spec import Spec
+from calc.trace.kernels import operator_overrides
 from tests.checks import failures
 
 
@@ -74,6 +76,66 @@ def test_a_mask_whose_ones_sizes_count_chooses_so_many(of: Callable[[Tensor, Ten
 
     assert not [dim.name for dim in derivation.dims if dim.unbacked_at]
     assert [] == failures(report)
+
+
+def test_classes_are_read_as_often_in_inference_mode() -> None:
+    """What torch does is asked once in a process: asked first in inference mode, the answer is the same."""
+    asking = operator_overrides._reads_once
+    asking.cache_clear()
+    with torch.inference_mode():
+        first = asking(F.one_hot)
+    asking.cache_clear()
+
+    assert first == asking(F.one_hot)
+
+
+def is_finite(x: Tensor) -> bool:
+    if torch.isnan(x).any():
+        return False
+    if torch.isinf(x).any():
+        return False
+    return bool(torch.isfinite(x).all())
+
+
+def only_ones(x: Tensor) -> bool:
+    """A padding mask of an image, resized to its features; too large for its values to be computed."""
+    mask = torch.ones(x.size(0), 300, 300)
+    return bool(F.interpolate(mask[None], size=(7, 7)).to(torch.bool)[0].all())
+
+
+def ones_written_over(x: Tensor) -> bool:
+    mask = torch.ones(x.size(0), 300, 300)
+    mask.view(-1)[: x.size(1)] = x[0]
+    return bool(mask.to(torch.bool).all())
+
+
+def other_numbers(x: Tensor) -> bool:
+    return bool((x == x.flip(0)).all())
+
+
+def asking(is_usual: Callable[[Tensor], bool]) -> Spec:
+    """A step that runs a further operator where ``is_usual`` is false."""
+    return Spec(
+        "asking", {"B": 2, "d": 5}, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(n.B, n.d),),
+        lambda module, x: (y if is_usual(y := module(x)) else y.clamp(-1, 1)).sum(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("is_usual", [is_finite, only_ones])
+def test_what_holds_of_all_numbers_is_no_data(is_usual: Callable[[Tensor], bool]) -> None:
+    """No number is infinite or NaN, which is said; a mask of ones has nothing else, whatever is selected of it."""
+    derivation = calc.derive(asking(is_usual), cache=False, optimizer="sgd")
+
+    assert [] == failures(calc.check(derivation, B=3, d=7))
+    said = [a.expr for a in derivation.assumptions if a.because == "no number of the step is infinite or NaN"]
+    assert [text.rpartition(" ")[2] for text in said] == (["False", "False", "True"] if is_usual is is_finite else [])
+
+
+@pytest.mark.parametrize("is_usual", [ones_written_over, other_numbers])
+def test_what_data_may_change_is_refused(is_usual: Callable[[Tensor], bool]) -> None:
+    """Ones that were written over, and numbers that are compared with others than themselves."""
+    with pytest.raises(DataDependentError, match=r"^the step reads a value out of a tensor at test_constants"):
+        calc.derive(asking(is_usual), cache=False, optimizer="sgd")
 
 
 def test_a_mask_that_was_written_over_is_counted_by_data() -> None:

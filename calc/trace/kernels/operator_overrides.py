@@ -290,8 +290,9 @@ def _picks(index: Any) -> bool:
 
 @functools.cache
 def _reads_once(one_hot: Callable[..., torch.Tensor]) -> bool:
-    """Whether this torch version computes the least and the greatest class in one pass, as releases after 2.11 do."""
-    with no_modes(), OperatorNames() as seen:
+    """Whether this torch version computes the least and the greatest class in one pass, as releases after 2.11 do. In inference mode
+    ``one_hot`` would be seen as one operator."""
+    with torch.inference_mode(False), no_modes(), OperatorNames() as seen:
         one_hot(torch.zeros(1, dtype=torch.int64), 1)
     return "aten.aminmax.default" in seen.names
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -67,6 +68,13 @@ class ZerosBeyond:
 @dataclass(frozen=True, slots=True)
 class Even:
     """Numbers uniformly distributed between 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class IfFinite:
+    """A mask that is ``truth`` everywhere if no number of the step is infinite or NaN."""
+
+    truth: bool
 
 
 NEVER = OneIn((), Fraction(0))
@@ -305,12 +313,38 @@ def _summed(given: Mapping[str, Any], out: Any) -> None:
         note(out, replace(within, axis=within.axis - left))
 
 
+@_fact_rule("ones", "ones_like", "new_ones")
+def _only_ones(given: Mapping[str, Any], out: Any) -> None:
+    """A padding mask of nothing but ones may have more elements than constants are computed for."""
+    note(out, ALWAYS)
+
+
+@_fact_rule(*(f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)))
+def _resized(given: Mapping[str, Any], out: Any) -> None:
+    """Each element of the result is one of the argument."""
+    fact = fact_of(given["self"])
+    note(out, fact if fact in (ALWAYS, NEVER) else None)
+
+
 # -- comparisons ------------------------------------------------------------------------------------------------------------
+
+
+@_fact_rule("isnan", "isinf")
+def _not_finite(given: Mapping[str, Any], out: Any) -> None:
+    note(out, IfFinite(False))
+
+
+def _if_finite(given: Mapping[str, Any], equal: bool) -> IfFinite | None:
+    """Of a comparison of numbers with themselves or with infinity, as ``isfinite`` makes: whether they are ``equal`` or not."""
+    left, right = given["self"], given["other"]
+    is_itself = left is right and isinstance(left, torch.Tensor) and left.dtype.is_floating_point
+    return IfFinite(equal) if is_itself else IfFinite(not equal) if isinstance(right, float) and math.isinf(right) else None
 
 
 @_fact_rule("eq")
 def _equal(given: Mapping[str, Any], out: Any) -> None:
     left, right = given["self"], given["other"]
+    note(out, _if_finite(given, equal=True))
     values = fact_of(left) or fact_of(right)
     if isinstance(values, Below | Between) and _is_outside(right, values):
         note(out, NEVER)
@@ -335,8 +369,10 @@ def _true(given: Mapping[str, Any], out: Any) -> None:
 
 @_fact_rule("ne")
 def _different_from(given: Mapping[str, Any], out: Any) -> None:
-    values = fact_of(given["self"])
-    if isinstance(values, Below | Between) and _is_outside(given["other"], values):
+    values, checked = fact_of(given["self"]), _if_finite(given, equal=False)
+    if checked is not None:
+        note(out, checked)
+    elif isinstance(values, Below | Between) and _is_outside(given["other"], values):
         note(out, ALWAYS)
     else:
         _true(given, out)
@@ -346,19 +382,22 @@ def _different_from(given: Mapping[str, Any], out: Any) -> None:
 def _not(given: Mapping[str, Any], out: Any) -> None:
     truth = fact_of(given["self"])
     if given["self"].dtype is torch.bool:
-        note(out, ALWAYS if truth == NEVER else NEVER if truth == ALWAYS else None)
+        opposite = IfFinite(not truth.truth) if isinstance(truth, IfFinite) else None
+        note(out, ALWAYS if truth == NEVER else NEVER if truth == ALWAYS else opposite)
 
 
 @_fact_rule("any")
 def _any(given: Mapping[str, Any], out: Any) -> None:
     """``any`` of a mask that is nowhere true is false, also of an empty one."""
-    note(out, NEVER if fact_of(given["self"]) == NEVER else None)
+    fact = fact_of(given["self"])
+    note(out, fact if fact in (NEVER, IfFinite(False)) else None)
 
 
 @_fact_rule("all")
 def _all(given: Mapping[str, Any], out: Any) -> None:
     """``all`` of a mask that is true everywhere is true, also of an empty one."""
-    note(out, ALWAYS if fact_of(given["self"]) == ALWAYS else None)
+    fact = fact_of(given["self"])
+    note(out, fact if fact in (ALWAYS, IfFinite(True)) else None)
 
 
 @_fact_rule("_is_all_true")
@@ -381,9 +420,17 @@ def _tossed(given: Mapping[str, Any], out: Any) -> None:
     note(out, OneIn((), Fraction(repr(share))) if isinstance(share, float) and 0 < share <= 1 else None)
 
 
+@_fact_rule("mul", "logical_or", "bitwise_or")
+def _two_checks(given: Mapping[str, Any], out: Any) -> None:
+    """``isfinite`` is the product of two masks."""
+    left, right = fact_of(given["self"]), fact_of(given["other"])
+    note(out, left if isinstance(left, IfFinite) and left == right else None)
+
+
 @_fact_rule("logical_and", "bitwise_and")
 def _both(given: Mapping[str, Any], out: Any) -> None:
     left, right = fact_of(given["self"]), fact_of(given["other"])
+    _two_checks(given, out)
     if isinstance(left, OneIn) and isinstance(right, OneIn):
         note(out, OneIn((*left.ways, *right.ways), left.share * right.share))
 

@@ -21,7 +21,7 @@ from calc.platform.torch_private import current_node
 from calc.trace.source_lines import is_foreign, user_line
 from calc.trace.values import asserts, sequence_lengths
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
-from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, OneIn, at_least, fact_of, places_in, writes_to
+from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, IfFinite, OneIn, at_least, fact_of, places_in, writes_to
 from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
@@ -100,6 +100,9 @@ class UnbackedSizes:
         truth = fact_of(args[0])
         if truth in (NEVER, ALWAYS):
             return True, truth == ALWAYS
+        if isinstance(truth, IfFinite):
+            self._constants.constant_reads[user_line()] = str(truth.truth), "no number of the step is infinite or NaN"
+            return True, truth.truth
         if self._only_picking and not args[0].dtype.is_floating_point:
             return True, 0
         return self._checked() if args[0].dtype is torch.bool else (False, None)
