@@ -42,7 +42,8 @@ class PeakLine:
 def line_through(values: Values, dim: Stepped, size: int, peak: Callable[[int], int]) -> PeakLine | None:
     """The line of the candidate that is the largest at ``size``. ``values`` are those of all candidates at a size; None if it is invalid.
 
-    None where sizes have gaps, where a candidate is no line, or where the step runs other operators at sizes in which it is.
+    None where sizes have gaps, where there is no closed form, where a candidate is no line, or where the step runs other operators at
+    sizes in which it is.
     """
     points = [size, size + 1, size + 2, size + 5]
     at = [values(point) for point in points]
@@ -50,7 +51,7 @@ def line_through(values: Values, dim: Stepped, size: int, peak: Callable[[int], 
         return None
     rows = list(zip(*(v for v in at if v is not None), strict=True))
     lines = [(row[1] - row[0], row[0] - (row[1] - row[0]) * size) for row in rows]
-    if any(a * point + b != v for (a, b), row in zip(lines, rows, strict=True) for point, v in zip(points, row, strict=True)):
+    if not lines or any(a * point + b != v for (a, b), row in zip(lines, rows, strict=True) for point, v in zip(points, row, strict=True)):
         return None
     slope, offset = max(lines, key=lambda line: (line[0] * size + line[1], line[0]))
     first, last = _interval(slope, offset, lines)
