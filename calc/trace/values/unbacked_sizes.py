@@ -100,19 +100,19 @@ class UnbackedSizes:
         truth = fact_of(args[0])
         if truth in (NEVER, ALWAYS):
             return True, truth == ALWAYS
-        if isinstance(truth, IfFinite):
-            self._constants.constant_reads[user_line()] = str(truth.truth), "no number of the step is infinite or NaN"
-            return True, truth.truth
         if self._only_picking and not args[0].dtype.is_floating_point:
             return True, 0
-        return self._checked() if args[0].dtype is torch.bool else (False, None)
+        return self._assumed(truth) if args[0].dtype is torch.bool else (False, None)
 
-    def _checked(self) -> tuple[bool, Any]:
-        """``(True, value)`` where a value is read only to be checked: the value at which nothing is raised."""
-        value = asserts.required()
+    def _assumed(self, truth: Any) -> tuple[bool, Any]:
+        """``(True, value)`` where a value is read only to be checked, the value at which nothing is raised; and where the step asks whether
+        numbers are finite. Both are assumptions."""
+        value, why = asserts.required(), "at any other the step raises an error"
+        if value is None and isinstance(truth, IfFinite):
+            value, why = truth.truth, "no number of the step is infinite or NaN"
         if value is None:
             return False, None
-        self._constants.constant_reads[user_line()] = str(value), "at any other the step raises an error"
+        self._constants.constant_reads[user_line()] = str(value), why
         return True, value
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:

@@ -272,7 +272,7 @@ def test_explain_shows_the_steps_of_a_rule_of_thumb(run):
     document = json.loads(run("derive", "tiny", "--explain", "2ND", "--json").stdout)
 
     assert 0 == actual.exit_code
-    for words in ("2ND: 2 FLOP per parameter and token for the forward", "81,600\u00a0FLOP", "78,000\u00a0FLOP", "nothing else"):
+    for words in ("2ND: 2 FLOP per parameter and token for the forward", "81,600\u00a0FLOP", "78,000\u00a0FLOP", "these are all the terms"):
         assert words in actual.stdout
     assert ["2ND"] == [entry["rule"] for entry in document["textbook"]]
     assert 78_000 == document["textbook"][0]["steps"][-1]["value"]
