@@ -307,3 +307,18 @@ def test_a_class_with_several_heads_predicts_tokens(tmp_path: Path) -> None:
     assert spec.predict is not None
 
     assert (2, 5, 97) == tuple(spec.predict(spec.build(sizes), *spec.inputs(sizes)).shape)
+
+
+MARIAN = {
+    "architectures": ["MarianMTModel"], "model_type": "marian", "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": 64,
+    "vocab_size": 97, "decoder_vocab_size": 97, "pad_token_id": 96, "decoder_start_token_id": 96, "eos_token_id": 0,
+}  # fmt: skip
+
+
+def test_weights_that_are_initialized_by_numpy_leave_widths_symbols(tmp_path: Path) -> None:
+    """Marian's sinusoids: they are numbers of the first step, and no size of it."""
+    derivation = calc.derive(spec_of(tmp_path, MARIAN), cache=False, optimizer="sgd")
+
+    assert {"d", "h", "f", "C"}.isdisjoint(derivation.specialized)
+    assert [] == failures(calc.check(derivation, B=2, T=5, S=7, d=24, h=3, f=11))

@@ -57,7 +57,16 @@ def building() -> Iterator[None]:
         stack.enter_context(replaced(FakeTensor, __deepcopy__=_copied))
         for functions in _kept_by_libraries():
             stack.enter_context(_emptied(functions))
+        for kind in _initialized_at_the_end():
+            stack.enter_context(replaced(kind, initialize_weights=_leave_as_it_is))
         yield
+
+
+def _initialized_at_the_end() -> list[type]:
+    """The classes of a library whose modules initialize all their weights once more when they are built: tables made by numpy, for one,
+    which cannot calculate with symbols."""
+    module = sys.modules.get("transformers.modeling_utils")
+    return [] if module is None else [module.PreTrainedModel]
 
 
 def _kept_by_libraries() -> list[dict[str, Any]]:
