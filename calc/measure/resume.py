@@ -24,7 +24,6 @@ from calc.measure.free_memory import require_free_memory
 from calc.measure.kinds import tensors_in
 from calc.measure.training import SEED, Training, blame, training
 from calc.options import Options
-from calc.platform.freed_memory import freed_memory_is_reused
 from calc.spec import Spec
 
 STEM = "checkpoint"
@@ -97,7 +96,7 @@ def resume(
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
     require_free_memory(spec, at, trains=True)
-    with tempfile.TemporaryDirectory() as folder, freed_memory_is_reused():
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{STEM}.pt"
         progress("building the model")
         with _scheduled(spec, at, options, device, schedule, seed) as run:
