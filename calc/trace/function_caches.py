@@ -84,8 +84,18 @@ class _Remembering:
             if not self._with_tensors and self._original.cache_info().misses == computed:  # cached before this trace
                 self._original.cache_clear()
                 result = self._original(*args, **kwargs)
-            self._with_tensors.append(((args, kwargs), result))
+            self._store((args, kwargs), result)
         return result
+
+    def _store(self, arguments: _Arguments, result: Any) -> None:
+        """Keep a result as long as the original would: no tensor lives longer than in a real run."""
+        self._with_tensors.append((arguments, result))
+        most = self._original.cache_parameters()["maxsize"]
+        if most is not None and len(self._with_tensors) > most:
+            gone = {id(old) for _, old in self._with_tensors[: len(self._with_tensors) - most]}
+            del self._with_tensors[: len(self._with_tensors) - most]
+            gone -= {id(kept) for _, kept in self._with_tensors}
+            self._results = {key: value for key, value in self._results.items() if id(value) not in gone}
 
     def _symbolic(self, key: Any, arguments: _Arguments) -> Any:
         if key not in self._results:
@@ -94,7 +104,8 @@ class _Remembering:
             result = self._original.__wrapped__(*args, **kwargs) if same is None else same
             self._results[key] = result
             if same is None and tensors_in(result):
-                self._with_tensors.append((arguments, result))
+                self._store(arguments, result)
+            return result
         return self._results[key]
 
 

@@ -225,6 +225,24 @@ def _copied(rows: Any) -> Tensor:
     return torch.arange(rows).float()
 
 
+@functools.lru_cache(maxsize=1)
+def _places_of(x: Tensor) -> Tensor:
+    """Of the last tensor only, as of a mask in a detector: each step has a new one."""
+    return torch.arange(x.numel()).float()
+
+
+def test_what_a_cache_evicts_is_freed_in_the_second_step() -> None:
+    """A cache of one entry keeps what the last step made, not what each step made."""
+
+    def loss(module: nn.Linear, x: Tensor) -> Tensor:
+        return (module(x).sum() * _places_of(x > 0)).sum()
+
+    made = Spec("evicting", {"B": 3}, lambda n: nn.Linear(40, 40), lambda n: (torch.randn(n.B, 40),), loss)
+    derivation = calc.derive(made, cache=False, optimizer="adamw")
+
+    assert [] == failures(calc.check(derivation))
+
+
 def test_what_a_module_makes_without_memory_is_not_remembered() -> None:
     """Whether a real run fits is computed from a module without memory: the run after it has its constants all the same."""
 
