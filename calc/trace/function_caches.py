@@ -94,7 +94,7 @@ class _Remembering:
         if most is not None and len(self._with_tensors) > most:
             gone = {id(old) for _, old in self._with_tensors[: len(self._with_tensors) - most]}
             del self._with_tensors[: len(self._with_tensors) - most]
-            gone -= {id(kept) for _, kept in self._with_tensors}
+            gone -= {id(left) for _, left in self._with_tensors}
             self._results = {key: value for key, value in self._results.items() if id(value) not in gone}
 
     def _symbolic(self, key: Any, arguments: _Arguments) -> Any:
