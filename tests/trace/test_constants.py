@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,33 @@ def other_numbers(x: Tensor) -> bool:
     return bool((x == x.flip(0)).all())
 
 
+def masked(x: Tensor) -> Tensor:
+    return x.masked_fill(torch.ones_like(x, dtype=torch.bool).triu(1), -math.inf)
+
+
+def masked_is_infinite(x: Tensor) -> bool:
+    return not bool(torch.isinf(masked(x)).any())
+
+
+def mask_added_is_finite(x: Tensor) -> bool:
+    return bool(torch.isfinite(x + torch.full((x.size(1),), -math.inf)).all())
+
+
+def written_in_place(x: Tensor) -> bool:
+    y = x.clone()
+    y[:, 1:].fill_(-math.inf)
+    return bool(torch.isfinite(2 * y).all())
+
+
+def constant_of_python(x: Tensor) -> bool:
+    return bool((torch.where(x > 0, x, torch.tensor(-math.inf)) != -math.inf).all())
+
+
+def weights_are_finite(x: Tensor) -> bool:
+    """A softmax makes finite weights of a masked row."""
+    return bool(torch.isfinite(masked(x)[:, :1].softmax(-1)).all())
+
+
 def asking(is_usual: Callable[[Tensor], bool]) -> Spec:
     """A step that runs a further operator where ``is_usual`` is false."""
     return Spec(
@@ -121,19 +149,24 @@ def asking(is_usual: Callable[[Tensor], bool]) -> Spec:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("is_usual", [is_finite, only_ones])
+TRUTHS: dict[Callable[[Tensor], bool], list[str]] = {is_finite: ["False", "False", "True"], only_ones: [], weights_are_finite: ["True"]}
+
+
+@pytest.mark.parametrize("is_usual", TRUTHS)
 def test_what_holds_of_all_numbers_is_no_data(is_usual: Callable[[Tensor], bool]) -> None:
     """No number is infinite or NaN, which is said; a mask of ones has nothing else, whatever is selected of it."""
     derivation = calc.derive(asking(is_usual), cache=False, optimizer="sgd")
 
     assert [] == failures(calc.check(derivation, B=3, d=7))
     said = [a.expr for a in derivation.assumptions if a.because == "no number of the step is infinite or NaN"]
-    assert [text.rpartition(" ")[2] for text in said] == (["False", "False", "True"] if is_usual is is_finite else [])
+    assert [text.rpartition(" ")[2] for text in said] == TRUTHS[is_usual]
 
 
-@pytest.mark.parametrize("is_usual", [ones_written_over, other_numbers])
+@pytest.mark.parametrize(
+    "is_usual", [ones_written_over, other_numbers, masked_is_infinite, mask_added_is_finite, written_in_place, constant_of_python]
+)
 def test_what_data_may_change_is_refused(is_usual: Callable[[Tensor], bool]) -> None:
-    """Ones that were written over, and numbers that are compared with others than themselves."""
+    """Ones that were written over, numbers that are compared with others than themselves, and those where the model writes −∞."""
     with pytest.raises(DataDependentError, match=r"^the step reads a value out of a tensor at test_constants"):
         calc.derive(asking(is_usual), cache=False, optimizer="sgd")
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import sympy as sp
 import torch
 
-from calc.platform.torch_private import FakeTensor
+from calc.platform.torch_private import FakeTensor, no_dispatch
 
 WHOLE = (torch.int64, torch.int32, torch.bool)
 
@@ -72,7 +72,8 @@ class Even:
 
 @dataclass(frozen=True, slots=True)
 class IfFinite:
-    """A mask that is ``truth`` everywhere if no number of the step is infinite or NaN."""
+    """A mask that is ``truth`` everywhere if no number of the step is infinite or NaN. Where the model itself writes an infinite number,
+    as into scores before a softmax, no tensor has this fact."""
 
     truth: bool
 
@@ -102,6 +103,14 @@ def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[
 
 
 _fact_rule = registering(_FACT_RULES)
+
+
+# From a row that has −∞ in places and a finite number in others, these make finite numbers.
+_FINITE_OF_MASKED = frozenset(
+    """_softmax _safe_softmax exp sigmoid tanh amax nan_to_num
+    _scaled_dot_product_attention_math _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention
+    _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention""".split()  # noqa: SIM905  # names of operators
+)
 
 
 def fact_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
@@ -174,6 +183,7 @@ def given_to(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dic
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note the facts about the results of ``func``; count its writes, which invalidates facts."""
+    _follow_infinities(func, args, kwargs, out)
     if written(func):
         for tensor in overwritten(func, args, kwargs):
             tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
@@ -185,6 +195,28 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
         _FACT_RULES[name](given_to(func, args, kwargs), out)
     elif args and name in _CARRYING and fact_of(args[0]) is not None:
         _carry(name, args, kwargs, out)
+
+
+def _follow_infinities(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """Note on storages that the model writes an infinite number into them, or what it makes of such numbers."""
+    if not any(map(_has_infinity, (*args, *kwargs.values()))) or name_of(func) in _FINITE_OF_MASKED:
+        return
+    for tensor in (*overwritten(func, args, kwargs), *(out if isinstance(out, list | tuple) else (out,))):
+        if isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point:
+            tensor.untyped_storage().napkin_infinite = True  # type: ignore[attr-defined]  # ours, as above
+
+
+def _has_infinity(value: Any) -> bool:
+    """Whether the model writes an infinite number into ``value``, a number, a tensor or a list of them. A real tensor is a constant that
+    is written in Python."""
+    if isinstance(value, list | tuple):
+        return any(map(_has_infinity, value))
+    if not isinstance(value, torch.Tensor):
+        return type(value) is float and math.isinf(value)
+    if isinstance(value, FakeTensor) or not value.dtype.is_floating_point:
+        return hasattr(value.untyped_storage(), "napkin_infinite")
+    with no_dispatch():
+        return bool(value.isinf().any())
 
 
 _numbers = itertools.count(1)
@@ -331,12 +363,14 @@ def _resized(given: Mapping[str, Any], out: Any) -> None:
 
 @_fact_rule("isnan", "isinf")
 def _not_finite(given: Mapping[str, Any], out: Any) -> None:
-    note(out, IfFinite(False))
+    note(out, None if _has_infinity(given["self"]) else IfFinite(False))
 
 
 def _if_finite(given: Mapping[str, Any], equal: bool) -> IfFinite | None:
     """Of a comparison of numbers with themselves or with infinity, as ``isfinite`` makes: whether they are ``equal`` or not."""
     left, right = given["self"], given["other"]
+    if _has_infinity(left):
+        return None
     is_itself = left is right and isinstance(left, torch.Tensor) and left.dtype.is_floating_point
     return IfFinite(equal) if is_itself else IfFinite(not equal) if isinstance(right, float) and math.isinf(right) else None
 
