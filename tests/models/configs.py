@@ -45,6 +45,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "layer_types": ["full_attention"] * 3},
     "qwen3": LLAMA | OF | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]},
 }
+DINOV2 = {
+    "model_type": "dinov2",
+    "architectures": ["Dinov2Model"],
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 5,
+    "image_size": 28,
+    "patch_size": 14,
+}
 
 
 def written(folder: Path, config: dict[str, Any] | str) -> str:

@@ -16,7 +16,7 @@ from calc.models.load import load
 from calc.pipeline import check_sizes
 from calc.spec import Sizes, Spec
 from tests.checks import failures
-from tests.models.configs import FAMILIES, GPT2, LLAMA, parameters, shapes, spec_of, written
+from tests.models.configs import DINOV2, FAMILIES, GPT2, LLAMA, parameters, shapes, spec_of, written
 
 # -- dimensions --------------------------------------------------------------------------------------------------------------
 
@@ -127,61 +127,6 @@ def test_the_width_need_not_divide_where_the_class_does_not_ask(tmp_path: Path) 
     assert shapes(spec)["model.layers.0.self_attn.q_proj.weight"] == (96, 47)
 
 
-def test_the_depth_follows_the_pattern_of_the_layers(tmp_path: Path) -> None:
-    """Window and full attention alternate: the depth is even, and a depth of 6 repeats the pattern of 4 layers."""
-    alternating = ["sliding_attention", "full_attention"] * 2
-    gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 4, "layer_types": alternating}
-    spec = spec_of(tmp_path, gemma)
-
-    with torch.device("meta"):
-        module = spec.build(Sizes(**spec.sizes({"L": 6})))
-
-    assert spec.dimensions["L"] == Dim(4, multiple_of=2, because="layers repeat in patterns of 2")
-    assert module.config.layer_types == alternating[:2] * 3
-    with pytest.raises(DimensionError, match=r"^L = 5 is not divisible by 2"):
-        spec.sizes({"L": 5})
-
-
-def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
-    """Its spec has no L and says why; the depth is the config's."""
-    kinds = ["sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"]
-    gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 5, "layer_types": kinds}
-    spec = spec_of(tmp_path, gemma)
-
-    assert "L" not in spec.dims
-    assert spec.trip_counts == ()
-    assert "the depth is a number here, not a dimension: the layers of this config do not repeat" in spec.notes
-    assert "model.layers.4.mlp.up_proj.weight" in shapes(spec)
-
-
-def test_irregular_layers_are_added_to_the_pattern(tmp_path: Path) -> None:
-    """One sliding layer, then full ones: L = n + 1. Six of a pattern and two of the next: L = 6 n + 2."""
-    gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"]}
-    first = spec_of(tmp_path, gemma | {"num_hidden_layers": 5, "layer_types": ["sliding_attention", *["full_attention"] * 4]})
-    assert (first.dimensions["L"].multiple_of, first.dimensions["L"].plus) == (1, 1)
-
-    six = [*["sliding_attention"] * 5, "full_attention"]
-    cut = spec_of(tmp_path, gemma | {"num_hidden_layers": 14, "layer_types": [*six, *six, *six[:2]]})
-    assert (cut.dimensions["L"].multiple_of, cut.dimensions["L"].plus) == (6, 2)
-    with pytest.raises(DimensionError, match=r"^L = 12 does not fit: this model needs L to be a multiple of 6 and 2 more, e\.g\. 8$"):
-        cut.sizes({"L": 12})
-
-
-@pytest.mark.parametrize("listed", [{}, {"attention_layers": ["global", "local"] * 3}], ids=["", "listed too"])
-def test_layers_that_are_counted_by_kind_follow_the_depth(listed: dict[str, Any], tmp_path: Path) -> None:
-    """Global and local alternate, written as three times the pair: a depth of 4 is the four kinds, once. A file may have the list of them
-    too, as published ones do."""
-    neo = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "hidden_size": 48, "num_heads": 6, "vocab_size": 97}
-    spec = spec_of(tmp_path, neo | listed | {"num_layers": 6, "attention_types": [[["global", "local"], 3]]})
-
-    with torch.device("meta"):
-        module = spec.build(Sizes(**spec.sizes({"L": 4})))
-
-    assert spec.dimensions["L"].multiple_of == 2
-    assert module.config.attention_types == [[["global", "local", "global", "local"], 1]]
-    assert [block.attn.attention_type for block in module.transformer.h] == ["global", "local"] * 2
-
-
 XLNET = {"model_type": "xlnet", "architectures": ["XLNetLMHeadModel"], "d_model": 48, "n_head": 6, "d_head": 8, "d_inner": 80, "n_layer": 3}
 PROPHET = {"model_type": "prophetnet", "architectures": ["ProphetNetForConditionalGeneration"], "hidden_size": 48, "decoder_ffn_dim": 80}
 CTRL = {"model_type": "ctrl", "architectures": ["CTRLLMHeadModel"], "n_embd": 48, "dff": 80, "n_head": 6, "n_layer": 3}
@@ -201,64 +146,6 @@ def test_older_names_of_sizes_are_the_same_dimensions(config: dict[str, Any], tm
     assert ("h", "d/h", 80) == (spec.dimensions["d"].multiple_of, spec.dimensions["k"].default, spec.dimensions["f"].default)
     assert {(56, 36), (36, 56)} <= {*matrices}
     assert 48 not in {size for shape in matrices for size in shape}
-
-
-def test_layers_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> None:
-    """Every layer has experts, said as 0, 1, 2, …; three have rotary positions and one has none: eight layers are that pattern twice."""
-    llama4 = {"model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "hidden_size": 64, "num_attention_heads": 4}
-    llama4 |= {"num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 52, "intermediate_size_mlp": 68, "num_local_experts": 4}
-    spec = spec_of(tmp_path, llama4 | {"vocab_size": 97, "num_hidden_layers": 12})
-
-    with torch.device("meta"):
-        module = spec.build(Sizes(**spec.sizes({"L": 8})))
-
-    assert spec.dimensions["L"].multiple_of == 4
-    assert module.config.moe_layers == [*range(8)]
-    assert module.config.no_rope_layers == [1, 1, 1, 0] * 2
-
-
-def test_layers_of_one_kind_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> None:
-    """Every third layer has attention, said as 2 and 5 of six: of nine, it is 2, 5 and 8. A list of numbers that are no layers stays."""
-    bamba = {"model_type": "bamba", "architectures": ["BambaForCausalLM"], "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 97}
-    bamba |= {"num_key_value_heads": 2, "intermediate_size": 52, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16}
-    spec = spec_of(tmp_path, bamba | {"num_hidden_layers": 6, "attn_layer_indices": [2, 5], "time_step_limit": [0.0, 1.0]})
-
-    with torch.device("meta"):
-        module = spec.build(Sizes(**spec.sizes({"L": 9})))
-
-    assert spec.dimensions["L"].multiple_of == 3
-    assert module.config.attn_layer_indices == [2, 5, 8]
-    assert [hasattr(layer, "self_attn") for layer in module.model.layers] == [False, False, True] * 3
-    assert tuple(module.config.time_step_limit) == (0, 1)
-
-
-DINOV2 = {
-    "model_type": "dinov2",
-    "architectures": ["Dinov2Model"],
-    "hidden_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 5,
-    "image_size": 28,
-    "patch_size": 14,
-}
-
-
-@pytest.mark.slow
-def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> None:
-    """``stage5`` of five layers is ``stage7`` of seven; of a list that names others too no depth but its own is known."""
-    spec = spec_of(tmp_path, DINOV2 | {"out_features": ["stage5"]})
-
-    assert ["stage7"] == spec.build(Sizes(**spec.sizes({"L": 7}))).config.out_features
-    assert {} == calc.derive(spec, cache=False, mode="infer").specialization_reasons
-
-
-def test_a_layer_that_is_numbered_by_the_depth_stays_the_last(tmp_path: Path) -> None:
-    """As a backbone's file has it: names of all stages, and the last one's name and index. Index 0 is the embedding's."""
-    stages = {"out_features": ["stage5"], "out_indices": [5], "stage_names": ["stem", *(f"stage{i}" for i in range(1, 6))]}
-    spec = spec_of(tmp_path, DINOV2 | stages)
-    config = spec.build(Sizes(**spec.sizes({"L": 7}))).config
-
-    assert (["stage7"], [7]) == (config.out_features, config.out_indices)
 
 
 def test_no_assumption_is_about_a_token_that_no_size_depends_on(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, cast
 
+from calc.derive.result import Derivation
 from calc.hardware.accelerators import accelerator
 from calc.performance.roofline import COMPUTE, LAUNCH, MEMORY, Roofline, RooflineCeiling, RooflineRow
 from reports.figures.roofline import figure
@@ -36,3 +38,13 @@ def rooflines(module_paths: tuple[str, ...] = MODULE_PATHS, dtypes: tuple[str, .
 def roof() -> Figure:
     """Its figure."""
     return figure(rooflines())
+
+
+def of_peak(derivation: Derivation, scale: int) -> Derivation:
+    """``derivation`` with a peak that is ``scale`` times as large."""
+    peak = derivation["memory.peak"]
+    candidates = tuple(
+        replace(c, value=c.value * scale, part_values={role: v * scale for role, v in c.part_values.items()}) for c in peak.candidates
+    )
+    larger = replace(peak, value=(peak.value or 0) * scale, candidates=candidates)
+    return replace(derivation, quantities={**derivation.quantities, "memory.peak": larger})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -36,8 +35,6 @@ from reports.page.sensitivity import doubled
 from reports.typeset import numbers
 from reports.writers import html, markdown, tex
 from tests.reports import drawings, sample
-from tests.reports.browser import CHROMIUM, Browser, browser
-from tests.reports.writers.test_browser import CONTRAST, LABELS, WIDE, overlapping
 
 NBSP = "\u00a0"
 ALL = ("memory", "flops", "roofline", "sensitivity", "rules_of_thumb")
@@ -155,19 +152,9 @@ def test_the_finding_of_memory_says_what_the_table_says(derivation: Derivation) 
     assert f"The largest kind is {largest[0]}: {largest[2].split(', ')[0]}, {largest[3]} of the peak." in drawn.finding
 
 
-def of_peak(derivation: Derivation, scale: int) -> Derivation:
-    """The sample with a peak so many times as large."""
-    peak = derivation["memory.peak"]
-    candidates = tuple(
-        replace(c, value=c.value * scale, part_values={role: v * scale for role, v in c.part_values.items()}) for c in peak.candidates
-    )
-    larger = replace(peak, value=(peak.value or 0) * scale, candidates=candidates)
-    return replace(derivation, quantities={**derivation.quantities, "memory.peak": larger})
-
-
 def test_capacities_stand_where_they_are(derivation: Derivation) -> None:
     """A peak of 62.4 GB between the L40S with 48 and the H100 with 80: the scale ends at 80, so 48 stands at 60 %."""
-    drawn = memory(of_peak(derivation, 700_000), None)
+    drawn = memory(drawings.of_peak(derivation, 700_000), None)
     lines = [(line.css, line.x1) for line in drawn.lines]
 
     assert [("capacity", "60.00%"), ("capacity", "100.00%"), ("peak", "77.98%")] == lines
@@ -186,7 +173,7 @@ def test_a_capacity_far_beyond_is_an_arrow(derivation: Derivation) -> None:
 
 def test_a_peak_beyond_every_device_is_said_to_be(derivation: Derivation) -> None:
     """89,120 · 10⁷ bytes are 891 GB: 3.09 times the largest."""
-    drawn = memory(of_peak(derivation, 10**7), None)
+    drawn = memory(drawings.of_peak(derivation, 10**7), None)
 
     assert f"The peak of 891{NBSP}GB is 3.09 times the 288{NBSP}GB of NVIDIA B300" in drawn.finding
     assert ", the largest common device, and does not fit." in drawn.finding
@@ -464,52 +451,3 @@ def test_an_unknown_device_is_refused_in_one_line(tmp_path: Path) -> None:
     assert result.stderr.startswith("napkin: unknown accelerator 'h100': did you mean h100-")
     assert 1 == result.stderr.count("\n")
     assert [] == list(tmp_path.iterdir())
-
-
-# -- in a browser ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as actual:
-        yield actual
-
-
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory, derivation: Derivation) -> Path:
-    """Figures as full as they get: capacities on both sides of the peak, and a roofline of 40 sites."""
-    full = of_peak(derivation, 700_000)
-    roof = roofline(drawings.rooflines(tuple(f"blocks.*.part_{i}" for i in range(40))))
-    made = build(PageContent(full, comparisons=compare(derivation), roof=roof))
-    grown = growth(derivation, doubled(derivation))  # which evaluates the peak as it is
-    made = replace(made, figures=replace(made.figures, sensitivity=grown))
-    file = tmp_path_factory.mktemp("crowded") / "page.html"
-    file.write_text(html.write(made), encoding="utf-8")
-    return file
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-@pytest.mark.parametrize("width", [320, 390, 1280])
-def test_labels_can_be_read_and_do_not_touch(width: int, chromium: Browser, crowded: Path) -> None:
-    """At least 9 pixels, none on another, none beyond the page."""
-    chromium.open(crowded, width)
-    labels = chromium.eval(LABELS)
-
-    assert [] == [label for label in labels if label[1] < 9]
-    assert [] == overlapping(labels)
-    assert {"page": 0, "out": []} == chromium.eval(WIDE)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-@pytest.mark.parametrize("medium", ["light", "dark", "print"])
-def test_labels_stand_out(medium: str, chromium: Browser, crowded: Path) -> None:
-    """A contrast of 4.5 to 1 on the ground of the page."""
-    chromium.open(crowded, dark=medium == "dark")
-    if medium == "print":
-        chromium.call("Emulation.setEmulatedMedia", media="print")
-    try:
-        assert [] == chromium.eval(CONTRAST)
-    finally:
-        chromium.call("Emulation.setEmulatedMedia", media="")
