@@ -200,6 +200,11 @@ def parse_size(name: str, text: str) -> int:
     number = number_in(text)
     if number is None:
         raise DimensionError(f"{name} = {_clip(text)} is not a size: write an integer from 1 to 2**63 - 1, as 1024, 1e3 or 1Ki")
+    return size_of(name, number, text)
+
+
+def size_of(name: str, number: Fraction, text: str) -> int:
+    """``number``, written as ``text``, as the size of dimension ``name``. Raises DimensionError unless it is one."""
     if number.denominator != 1:
         raise DimensionError(f"{name} = {_clip(text)} is not an integer: sizes are integers from 1 to 2**63 - 1")
     return check_size(name, int(number))

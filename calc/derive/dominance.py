@@ -51,13 +51,7 @@ class Shift:
 
     def never_negative(self, poly: Poly) -> bool:
         """Whether ``poly`` is at least 0 because no coefficient is negative after the rewriting, and none of unknown sign is left."""
-        over = math.lcm(*(int(c.denominator) for c in poly.itercoeffs()))
-        coefficients: dict[Monomial, int] = {}
-        for monomial, coefficient in poly.iterterms():
-            factor = int(coefficient.numerator) * (over // int(coefficient.denominator))
-            for m, c in self._expand(monomial):
-                coefficients[m] = coefficients.get(m, 0) + c * factor
-        return all(c > 0 and not any(m[i] for i in self._unbounded) for m, c in coefficients.items() if c)
+        return bool((self.shifted([poly]) >= 0).all())
 
     def shifted(self, polys: Sequence[Poly]) -> Matrix:
         """The coefficients of each polynomial as integers, one row each: all multiplied by one number, a common denominator. A monomial of

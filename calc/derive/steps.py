@@ -24,6 +24,9 @@ from calc.rules.registry import Rule
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
+from calc.symbolic.writer import TextWriter
+
+_COUNTS = TextWriter("·", "/", "^")
 
 
 def tree(algebra: Algebra, poly: Poly) -> Expression:
@@ -203,7 +206,7 @@ class StepMaker:
         outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
         number = tree(outer, self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        count = outer.text(self.analysis.fold(g.times)).replace("**", "^").replace("*", "·")
+        count, _ = _COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
         because = f"{self._because(quantity, [g.rule], g.module_path)}; {several}"

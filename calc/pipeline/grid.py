@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from calc.dimensions import LARGEST, check_size, number_in, parse_size
+from calc.dimensions import LARGEST, check_size, number_in, size_of
 from calc.errors import BadInputError
 from calc.symbolic.assignments import assignment
 
@@ -65,8 +65,7 @@ def _in_order(name: str, first: int, last: int, part: str) -> None:
 
 
 def _size(name: str, text: str) -> int:
-    _number(name, text, text)  # refuses in the words of a sweep
-    return parse_size(name[:40], text)
+    return size_of(name[:40], _number(name, text, text), text)
 
 
 def _number(name: str, text: str, whole: str) -> Fraction:

@@ -303,8 +303,8 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         recorder.leaf(buffer, "buffer", name)
     for i, tensor in enumerate(inputs):
         if isinstance(tensor, torch.Tensor):
-            bound = data_dependence.fact_of(tensor)
-            recorder.leaf(tensor, "input", str(i), recorder.size(bound.count) if isinstance(bound, data_dependence.Below) else None)
+            count = data_dependence.index_bound(data_dependence.fact_of(tensor))
+            recorder.leaf(tensor, "input", str(i), None if count is None else recorder.size(count))
     with (
         recorder.path.watch(module),
         overriding(),

@@ -19,7 +19,7 @@ from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import note_made_from
-from calc.trace.values.data_dependence import Below, OneIn, ZerosBeyond, fact_of, mark_picked, note
+from calc.trace.values.data_dependence import OneIn, ZerosBeyond, fact_of, index_bound, mark_picked, note
 from calc.trace.values.scalar_reads import ScalarRead
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def _one_hot(
             (extremes[i] if once else extreme(tensor)).item()
     made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
-    bound = fact_of(tensor)
-    if isinstance(bound, Below):
-        note(made, OneIn((bound.count,), within=ZerosBeyond(tensor.dim(), bound.count)))
+    count = index_bound(fact_of(tensor))
+    if count is not None:
+        note(made, OneIn((count,), within=ZerosBeyond(tensor.dim(), count)))
     return made

@@ -24,15 +24,8 @@ WHOLE = (torch.int64, torch.int32, torch.bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """Integers from 0 to ``count`` - 1, each equally likely."""
-
-    count: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Between:
-    """Integers from ``low`` to ``high`` - 1."""
+    """Integers from ``low`` to ``high`` - 1, each equally likely."""
 
     low: Any
     high: Any
@@ -121,7 +114,7 @@ def fact_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
 
 
 def note(out: Any, fact: Any, name: str = "napkin_known") -> None:
-    """Note under ``name`` that ``known`` holds of ``out``, or of each tensor in it."""
+    """Note ``fact`` under ``name`` for ``out``, or for each tensor in it."""
     if fact is None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
@@ -246,12 +239,13 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     axis = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if name == "select" and axis in (last, -1):
         which = args[2]
-        note(out, Below(fact.counts[which if isinstance(which, int) else 0]) if len(fact.counts) == 1 or isinstance(which, int) else None)
+        one = len(fact.counts) == 1 or isinstance(which, int)
+        note(out, Between(0, fact.counts[which if isinstance(which, int) else 0]) if one else None)
     elif name == "unbind" and axis in (last, -1):
         for tensor, count in zip(out, fact.counts, strict=True):
-            note(tensor, Below(count))
+            note(tensor, Between(0, count))
     elif name == "squeeze" and len(fact.counts) == 1:
-        note(out, Below(fact.counts[0]))
+        note(out, Between(0, fact.counts[0]))
     elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
         note(out, fact)
 
@@ -266,6 +260,11 @@ def within_of(value: Any) -> ZerosBeyond | None:
     return values.within if isinstance(values, OneIn) else values if isinstance(values, ZerosBeyond) else None
 
 
+def index_bound(fact: Any) -> Any:
+    """What all values of a tensor with this fact are below if they are integers from 0 on, as indices are; None where that is unknown."""
+    return fact.high if isinstance(fact, Between) and isinstance(fact.low, int) and fact.low == 0 else None
+
+
 def places_in(value: torch.Tensor) -> tuple[Any, ...]:
     """Along each axis, the number of indices at which elements may be nonzero."""
     within = within_of(value)
@@ -273,8 +272,8 @@ def places_in(value: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _keeps(fact: Any, dtype: torch.dtype) -> bool:
-    """Whether values with the fact ``known`` are unchanged by a cast to that dtype."""
-    if isinstance(fact, Below | Between):
+    """Whether values with this fact are unchanged by a cast to that dtype."""
+    if isinstance(fact, Between):
         return dtype in (torch.int32, torch.int64)
     return isinstance(fact, OneIn) or dtype.is_floating_point
 
@@ -286,7 +285,7 @@ def _keeps(fact: Any, dtype: torch.dtype) -> bool:
 def _chosen(given: Mapping[str, Any], out: Any) -> None:
     source = given["self"]
     at = given.get("dim", -1)
-    note(out[1], Below(source.shape[at]) if isinstance(at, int) and source.dim() else None)
+    note(out[1], Between(0, source.shape[at]) if isinstance(at, int) and source.dim() else None)
 
 
 @_fact_rule("max", "min")
@@ -298,23 +297,23 @@ def _largest(given: Mapping[str, Any], out: Any) -> None:
 @_fact_rule("argmax", "argmin", "argsort")
 def _best(given: Mapping[str, Any], out: Any) -> None:
     at = given.get("dim")
-    note(out, Below(given["self"].shape[at]) if isinstance(at, int) and given["self"].dim() else None)
+    note(out, Between(0, given["self"].shape[at]) if isinstance(at, int) and given["self"].dim() else None)
 
 
 @_fact_rule("multinomial")
 def _drawn(given: Mapping[str, Any], out: Any) -> None:
-    note(out, Below(given["self"].shape[-1]))
+    note(out, Between(0, given["self"].shape[-1]))
 
 
 @_fact_rule("randint")
 def _uniform(given: Mapping[str, Any], out: Any) -> None:
     low = given.get("low", 0)
-    note(out, Below(given["high"]) if isinstance(low, int) and low == 0 else Between(low, given["high"]))
+    note(out, Between(low, given["high"]))
 
 
 @_fact_rule("randperm")
 def _shuffled(given: Mapping[str, Any], out: Any) -> None:
-    note(out, Below(given["n"]))
+    note(out, Between(0, given["n"]))
 
 
 @_fact_rule("rand", "rand_like")
@@ -380,18 +379,17 @@ def _equal(given: Mapping[str, Any], out: Any) -> None:
     left, right = given["self"], given["other"]
     note(out, _if_finite(given, equal=True))
     values = fact_of(left) or fact_of(right)
-    if isinstance(values, Below | Between) and _is_outside(right, values):
+    if isinstance(values, Between) and _is_outside(right, values):
         note(out, NEVER)
-    elif isinstance(values, Below):
-        note(out, OneIn((values.count,)))
+    elif (count := index_bound(values)) is not None:
+        note(out, OneIn((count,)))
     elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
         note(out, values)
 
 
-def _is_outside(value: Any, values: Below | Between) -> bool:
+def _is_outside(value: Any, values: Between) -> bool:
     """Whether no integer of that range equals ``value``, at all sizes."""
-    low, high = (0, values.count) if isinstance(values, Below) else (values.low, values.high)
-    return at_least(value, high) or (isinstance(value, int | torch.SymInt) and at_least(low - 1, value))
+    return at_least(value, values.high) or (isinstance(value, int | torch.SymInt) and at_least(values.low - 1, value))
 
 
 @_fact_rule("gt")
@@ -406,7 +404,7 @@ def _different_from(given: Mapping[str, Any], out: Any) -> None:
     values, checked = fact_of(given["self"]), _if_finite(given, equal=False)
     if checked is not None:
         note(out, checked)
-    elif isinstance(values, Below | Between) and _is_outside(given["other"], values):
+    elif isinstance(values, Between) and _is_outside(given["other"], values):
         note(out, ALWAYS)
     else:
         _true(given, out)

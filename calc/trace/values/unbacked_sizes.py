@@ -21,7 +21,7 @@ from calc.platform.torch_private import current_node
 from calc.trace.source_lines import is_foreign, user_line
 from calc.trace.values import asserts, sequence_lengths
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
-from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, IfFinite, OneIn, at_least, fact_of, places_in, writes_to
+from calc.trace.values.data_dependence import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
 from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
@@ -266,10 +266,10 @@ def _unique_dim(
 
 
 def _bincount(choices: UnbackedSizes, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
-    bounds = fact_of(x)
+    most = index_bound(fact_of(x))
     if weights is not None:
         raise choices.refused("bincount with weights")
-    if isinstance(bounds, Below) and at_least(minlength, bounds.count):
+    if most is not None and at_least(minlength, most):
         return x.new_empty((minlength,), dtype=torch.int64)
     count = choices.constant_count(x, lambda real: len(real.bincount())) if isinstance(minlength, int) else None
     if count is None:
