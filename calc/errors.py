@@ -234,3 +234,11 @@ class NegativeCountError(NapkinError):
 
 class MeasurementError(NapkinError):
     """The real run failed, or could not be instrumented."""
+
+
+class FreeMemoryError(MeasurementError):
+    """The real run needs more memory than is free. ``needs`` says how much, as text: unlike the free bytes, the same on every machine."""
+
+    def __init__(self, needs: str, free: int, advice: str) -> None:
+        super().__init__(f"{needs} and {free:,} are free{advice}")
+        self.needs = needs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from calc.errors import DimensionError, MeasurementError
+from calc.errors import DimensionError, FreeMemoryError
 from calc.platform.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
@@ -19,17 +19,15 @@ BYTES_PER_WEIGHT = 4
 
 
 def require_free_memory(spec: Spec, sizes: Mapping[str, int], trains: bool = True) -> None:
-    """Raises ``MeasurementError`` if the weights (or, if ``trains``, the training state) alone exceed the free memory."""
+    """Raises ``FreeMemoryError`` if the weights (or, if ``trains``, the training state) alone exceed the free memory."""
     parameters = _parameters(spec, sizes)
     if parameters is None:
         return
     step, each = ("training step", BYTES_PER_PARAMETER) if trains else ("forward", BYTES_PER_WEIGHT)
     required, free = each * parameters, available_bytes()
     if required > free:
-        raise MeasurementError(
-            f"{spec.name} has {parameters:,} parameters at these sizes: a {step} needs at least {required:,} bytes"
-            f" and {free:,} are free; lower {', '.join(_that_matter(spec, sizes, parameters)) or 'the sizes'}"
-        )
+        needs = f"{spec.name} has {parameters:,} parameters at these sizes: a {step} needs at least {required:,} bytes"
+        raise FreeMemoryError(needs, free, f"; lower {', '.join(_that_matter(spec, sizes, parameters)) or 'the sizes'}")
 
 
 def available_bytes() -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Quantity
-from calc.errors import BadInputError, MeasurementError, suggestion
+from calc.errors import BadInputError, FreeMemoryError, suggestion
 from calc.graph.exchanges import headlines
 from calc.options import Options
 from calc.pipeline import check_sizes
@@ -175,7 +175,7 @@ def _require_room(derived: Mapping[str, int | None]) -> None:
 
     needed, available = derived.get("memory.peak"), available_bytes()
     if needed is not None and needed > available:
-        raise MeasurementError(f"the run would allocate {needed:,} bytes at its peak and {available:,} are free: check at smaller sizes")
+        raise FreeMemoryError(f"the run would allocate {needed:,} bytes at its peak", available, ": check at smaller sizes")
 
 
 def _options(derivation: Derivation) -> Options:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import calc
+from calc.capacity.homework import ASKED
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
-from calc.errors import MeasurementError, NapkinError
+from calc.errors import FreeMemoryError, MeasurementError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import levers_document, zero_document, zero_stages
 from calc.options import Options
@@ -36,6 +37,9 @@ from reports.writers.render import PLAIN, Look
 
 Progress = Callable[[str], None]
 _CHOSEN = "only chosen quantities are shown"
+_HOMEWORK = "homework.j2"
+_ASSIGNMENT = (*ASKED, "flops.step.total")
+ALL = "all"  # in place of the name of a quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def report(
     quantities: Collection[str] = (),
 ) -> BuiltReport:
     """Derive, check at small sizes, and write the three files, and LaTeX source and a page with a script where they are wanted; none is
-    written before all of them can be. ``quantities``: those to show, if not all."""
+    written before all of them can be. ``quantities``: as for ``make``."""
     formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
     made = make(request, device, progress, look=look, gpu=gpu, formats=formats, quantities=quantities)
     if interactive:
@@ -85,8 +89,9 @@ def make(
     formats: Collection[str] = FORMATS,
     quantities: Collection[str] = (),
 ) -> BuiltReport:
-    """The texts of a report in ``formats``, of all quantities or of ``quantities``. With ``stamp`` they are those of that day and machine,
-    as far as they were noted; else of this one.
+    """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this
+    one. ``quantities``: those to derive, or ``ALL``; without any, a homework answers the questions of an assignment, and every other
+    template shows all.
 
     ``gpu`` is the accelerator whose memory and rates the figures show.
     """
@@ -106,11 +111,13 @@ def _content(
 ) -> PageContent:
     """What was derived and run, without the comparisons with rules of thumb. ``shown``: the accelerator in the figures."""
     derivation = job.derive(request, progress)
+    only = _shown(look, quantities)
     records = evidence(derivation)  # a record that cannot be read is refused before anything runs
     checks, unchecked = _checked(request, derivation, device, progress)
-    live, no_timeline = (None, _CHOSEN) if quantities else job.timeline(derivation, progress)
-    levers = () if quantities else job.levers(derivation, request, progress)
-    equations = replace(NO_EQUATIONS, why=_CHOSEN) if quantities else job.equations(derivation, progress)
+    live, no_timeline = (None, _CHOSEN) if only else job.timeline(derivation, progress)
+    levers = () if only else job.levers(derivation, request, progress)
+    elsewhere = f"napkin gradients {shlex.quote(request.written or request.model)} prints them"
+    equations = replace(NO_EQUATIONS, why=elsewhere) if only else job.equations(derivation, progress)
     progress("writing the report")
     gpu = shown.id if shown is not None else ""
     return PageContent(
@@ -128,14 +135,24 @@ def _content(
         levers=levers,
         equations=equations,
         with_design=look.template == "design-section.j2",
-        only=quantities,
+        only=only,
+        further=() if quantities or not only else _further(request),
     )
+
+
+def _shown(look: Look, quantities: Collection[str]) -> Collection[str]:
+    """The quantities of a page; empty for all."""
+    if not quantities and look.template == _HOMEWORK:
+        return _ASSIGNMENT
+    return () if ALL in quantities else quantities
 
 
 def _checked(request: Request, derivation: Derivation, device: str, progress: Progress) -> tuple[Any, str]:
     """The checks by a real run, and why there are none."""
     try:
         return job.check(derivation, _widths(request, derivation), device, progress), ""
+    except FreeMemoryError as error:
+        return None, f"{error.needs}, more than is free"
     except MeasurementError as error:
         return None, str(error)
 
@@ -260,6 +277,15 @@ def _commands(request: Request, checks: Any, gpu: str = "", layout: str = "") ->
         settable = {dim: size for dim, size in checks.sizes.items() if dim in differing}
         commands.append(Command("Run the checks of this report again:", f"napkin check {_line(request, settable)}"))
     return tuple(commands)
+
+
+def _further(request: Request) -> tuple[Command, ...]:
+    """The commands that derive one quantity, and all, where a page has the answers alone."""
+    line = f"napkin report {_line(request, request.sizes)} --template homework --quantity"
+    return (
+        Command("Every step of a quantity, memory.peak say:", f"{line} memory.peak"),
+        Command("Every step of all quantities, and the equations of the model:", f"{line} {ALL}"),
+    )
 
 
 def _differing(request: Request, checks: Any) -> set[str]:

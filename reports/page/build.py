@@ -27,7 +27,7 @@ from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import checks as check_rows
 from reports.page import rules
-from reports.page.chapters import chapter, reported, sizes_with_quotients, trees, with_tables_once
+from reports.page.chapters import chapter, reported, sizes_with_quotients, trees, with_tables_once, without_steps
 from reports.page.conventions import (
     GIVEN,
     NOT_COVERED,
@@ -81,8 +81,8 @@ class PageContent:
     ``no_timeline``: why there is no ``timeline``. ``sensitivity``: with peak crossovers, doublings and figures, which take seconds for a
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
-    ``equations``: those of the model. ``with_design``: with a section for a design document. ``only``: the quantities to derive on the
-    page, if not all.
+    ``equations``: those of the model. ``with_design``: with a section for a design document. ``only``: the quantities of the page, if
+    not all; with ``further``, the commands that show more of them, the page has their values, closed forms and parts, and no steps.
     """
 
     derivation: Derivation
@@ -102,6 +102,7 @@ class PageContent:
     equations: ModelSection = NO_EQUATIONS
     with_design: bool = False
     only: Collection[str] = ()
+    further: Sequence[Command] = ()
 
     @cached_property
     def names(self) -> list[str]:
@@ -138,7 +139,7 @@ class PageContent:
     @cached_property
     def steps(self) -> list[Step]:
         """The steps of the chapters."""
-        return [step for step in self.derivation.steps if step.quantity in self.names]
+        return [] if self.further else [step for step in self.derivation.steps if step.quantity in self.names]
 
     @cached_property
     def shown(self) -> list[Expression]:
@@ -164,7 +165,7 @@ class PageContent:
         moments = PeakCandidates()
         numbered = enumerate(self.names, 1)
         drafts = (chapter(i, self.derivation[name], self.derivation, self.verdicts, self.sizes, anchors, moments) for i, name in numbered)
-        return with_references(with_tables_once(drafts))
+        return with_references(with_tables_once(without_steps(each) if self.further else each for each in drafts))
 
     def tiles(self) -> tuple[Tile, ...]:
         at = _other_sizes(self.derivation, self.checks)
@@ -221,7 +222,7 @@ def build(content: PageContent) -> Page:
         equations=content.equations,
         peak=content.story,
         figures=figures(derivation, content.twice, comparisons, content.device, content.roof) if content.sensitivity else UNDRAWN,
-        dominant=(largest := tuple(dominant(derivation))),
+        dominant=(largest := tuple(dominant(derivation, content.only))),
         undivided=undivided(row.part for _, rows in largest for row in rows),
         doublings=doublings(derivation, content.twice),
         crossover=crossover(derivation),
@@ -237,6 +238,7 @@ def build(content: PageContent) -> Page:
         coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, content.checks)),
         commands=tuple(content.commands),
+        further=tuple(content.further),
         sections=SECTIONS,
         design=content.design(),
         inputs=inputs.text() if inputs is not None else "",

@@ -104,6 +104,11 @@ def chapter(
     )
 
 
+def without_steps(full: Chapter) -> Chapter:
+    """The chapter without its steps, and without the names that they give to peak candidates."""
+    return replace(full, formula=full.at_sizes or full.formula, at_sizes=None, steps=())
+
+
 def with_tables_once(chapters: Iterable[Chapter]) -> Iterator[Chapter]:
     """The chapters; one whose table by part has the rows of an earlier one refers to it. A reason that all rows share is in its title."""
     earlier: dict[tuple[TermRow, ...], Chapter] = {}

@@ -88,7 +88,7 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
     views = (_view(str(i), *each, solved) for i, each in enumerate(zip(exercises, commands, strict=True), 1))
     return HomeworkPage(
         model=derivation.model,
-        step="its accounting, solutions" if solved else "its accounting, exercises",
+        step="answers to the exercise sheet" if solved else "an exercise sheet",
         subtitle=f"{several(len(exercises), 'question')} on resources, each with its answer" if solved else "Questions on resources",
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted,

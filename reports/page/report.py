@@ -68,6 +68,7 @@ class Page:
     ``date``: date and machine. ``inputs``: the line from which ``napkin verify`` makes it again, or empty. ``exchanged``: where torch runs
     other kernels by default; ``counted_with``: where only the check's count of FLOPs runs others. ``derivation_rules``: the rules that the
     steps of ``chapters`` use. ``undivided``: what a row of ``dominant`` is that is no line of attention.
+    ``further``: the commands that show the steps, on a page without them.
     """
 
     model: str
@@ -107,6 +108,7 @@ class Page:
     coverage: CoverageSection
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]
+    further: tuple[Command, ...]
     sections: Mapping[str, str]
     design: DesignSection | None = None
     inputs: str = ""

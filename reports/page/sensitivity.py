@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -116,9 +116,10 @@ def _answered(derivation: Derivation) -> list[str]:
     return [name for name, _ in ANSWERS if name in derivation.quantities and derivation[name].value]
 
 
-def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[LargestPartRow, ...]]]:
-    """Quantity → its parts, the largest first: of the model, or of live bytes by role. Those below 0.5 % are one row."""
-    for name in (*_answered(derivation), *(name for name in _ALSO_BY_PART if name in derivation)):
+def dominant(derivation: Derivation, chosen: Collection[str] = ()) -> Iterator[tuple[str, tuple[LargestPartRow, ...]]]:
+    """Quantity → its parts, the largest first: of the model, or of live bytes by role. Those below 0.5 % are one row. Of the answers and
+    ``_ALSO_BY_PART``, or of the ``chosen`` quantities."""
+    for name in (name for name in chosen or (*_answered(derivation), *_ALSO_BY_PART) if name in derivation):
         total, parts = derivation[name].value, sensitivity.shares(derivation[name])
         small = [part for part in parts if total and abs(part.value) < total * _SMALL_PART]
         large = [part for part in parts if part not in small] if len(small) > 1 else parts

@@ -25,7 +25,7 @@ ENTRIES = (
     Entry("mixtral", "Mixtral-8x7B, one AdamW step on 4096 tokens", "mixtral -d B=1 -d T=4096"),
     Entry("resnet50", "ResNet-50, one SGD step on 32 images", "resnet50 -d B=32 --optimizer sgd"),
     Entry("vit-b", "ViT-B/16, one AdamW step", "vit-b"),
-    Entry("homework", "The two-layer network of the lecture, as a homework solution", "two-layer --template homework"),
+    Entry("homework", "The two-layer network of the lecture, as a homework solution", "two-layer --template homework --quantity all"),
     Entry("design-section", "GPT-2 124M as a section of a design document", "gpt2 -d B=8 -d T=1024 --template design-section"),
     Entry("design-70b", "A live design document: 70B on 1024 H100", command="napkin verify reports/gallery/design-70b.md"),
     Entry("lecture", "Claims of lecture notes, each recomputed", command="napkin lecture -o reports/gallery"),

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from calc.derive.rules_of_thumb import RULES
-from calc.errors import MeasurementError
+from calc.errors import FreeMemoryError
 from reports import cli
 from reports.cli.listing import LISTS
 from reports.jobs import job
@@ -110,13 +110,14 @@ def test_a_run_that_is_not_possible_leaves_the_report_unchecked(run, monkeypatch
     """The derivation stands, the report says why nothing was measured, and --strict fails."""
 
     def refuse(*_):
-        raise MeasurementError("the run would allocate 10 bytes at its peak and 5 are free: check at smaller sizes")
+        raise FreeMemoryError("the run would allocate 10 bytes at its peak", 5, ": check at smaller sizes")
 
     monkeypatch.setattr(job, "check", refuse)
     actual = run("report", "tiny", "-o", str(tmp_path))
 
     assert 0 == actual.exit_code
-    assert "nothing here has been measured. the run would allocate 10 bytes" in (tmp_path / "report.html").read_text()
+    words = "No check was run: the run would allocate 10 bytes at its peak, more than is free. Nothing here has been measured."
+    assert words in (tmp_path / "report.html").read_text()
     assert 1 == run("report", "tiny", "-o", str(tmp_path), "--strict").exit_code
 
 

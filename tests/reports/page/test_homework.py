@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from calc.capacity.homework import ASKED
 from reports import cli
 
 WORDS = ("gpt2", "d=35,77", "h=5,7", "L=3,5", "V=47", "C=13", "T=11", "B=2", "--context", "17", "--memory", "3MB", "--mfu", "0.25")
@@ -99,6 +100,42 @@ def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path
     ):
         done = run("report", "linear", *words, "-o", str(tmp_path))
         assert (done.exit_code, done.stderr.startswith(f"napkin: {why}")) == (2, True)
+
+
+def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Path) -> None:
+    """GPT-2 XL: what the questions of the exercise sheet ask for, and all FLOPs of a step, each by part and without steps; the page names
+    the command that has them, and is verified by making it again."""
+    sizes = ("d=1600", "h=25", "L=48", "T=1024", "B=1")
+    assert run("report", "gpt2", *sizes, "--template", "homework", "-o", str(tmp_path)).exit_code == 0
+    page = tmp_path / "report.md"
+    text = page.read_text(encoding="utf-8")
+
+    quantities = re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE)
+    assert sorted(quantities) == sorted((*ASKED, "flops.step.total"))
+    assert re.findall(r"^Largest parts of (.*):$", text, re.MULTILINE) == quantities
+    assert len(text.splitlines()) < 350
+    assert not re.search(r"^#### ", text, re.MULTILINE)
+    assert "| feed-forward | 2,013,265,920,000 | 57.4\u00a0% |" in text  # 4·1024·1600·6400·48
+    line = "napkin report gpt2 -d d=1600 -d h=25 -d L=48 -d T=1024 -d B=1 --template homework --quantity"
+    assert f"`{line} memory.peak`" in text
+    assert f"`{line} all`" in text
+    assert run("verify", str(page)).exit_code == 0
+
+
+def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
+    """Those of the report of the same step, each with steps, and the equations; a step without attention has no causal FLOPs."""
+    report, homework = ((tmp_path / name) for name in ("report", "homework"))
+    sizes = ("linear", "B=3", "D=5", "K=7")
+    assert run("report", *sizes, "-o", str(report)).exit_code == 0
+    assert run("report", *sizes, "--template", "homework", "--quantity", "all", "-o", str(homework)).exit_code == 0
+    full, text = ((folder / "report.md").read_text(encoding="utf-8") for folder in (report, homework))
+
+    chapters = [re.findall(r"^### 4[\d.]+ `(.*)`$", page, re.MULTILINE) for page in (full, text)]
+    assert [name for name in chapters[0] if name not in chapters[1]] == ["flops.forward.causal", "flops.backward.causal"]
+    assert [name for name in chapters[0] if name in chapters[1]] == chapters[1]
+    assert "| `∂L/∂W = ∂L/∂Yᵀ x0` (**parameter**) |" in text
+    assert "#### 4.1.1 weight" in text
+    assert run("verify", str(homework / "report.md")).exit_code == 0
 
 
 REFUSED = {
