@@ -428,7 +428,7 @@ _QUESTIONS = (
     _Question((), (FORWARD, BACKWARD), ("B",), lambda sheet: _days(sheet.one, sheet.run)),
 )
 
-ASKED = tuple(dict.fromkeys(name for question in _QUESTIONS for name in question.asks))  # quantities that the assignment asks for
+ASSIGNMENT = tuple(dict.fromkeys(name for question in _QUESTIONS for name in question.asks))  # quantities that the assignment asks for
 
 
 def document(exercises: Sequence[Exercise]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import calc
-from calc.capacity.homework import ASKED
+from calc.capacity.homework import ASSIGNMENT
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
@@ -38,7 +38,7 @@ from reports.writers.render import PLAIN, Look
 Progress = Callable[[str], None]
 _CHOSEN = "only chosen quantities are shown"
 _HOMEWORK = "homework.j2"
-_ASSIGNMENT = (*ASKED, "flops.step.total")
+_HOMEWORK_QUANTITIES = (*ASSIGNMENT, "flops.step.total")
 ALL = "all"  # in place of the name of a quantity
 
 
@@ -143,7 +143,7 @@ def _content(
 def _shown(look: Look, quantities: Collection[str]) -> Collection[str]:
     """The quantities of a page; empty for all."""
     if not quantities and look.template == _HOMEWORK:
-        return _ASSIGNMENT
+        return _HOMEWORK_QUANTITIES
     return () if ALL in quantities else quantities
 
 

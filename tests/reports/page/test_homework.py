@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.capacity.homework import ASKED
+from calc.capacity.homework import ASSIGNMENT
 from reports import cli
 
 WORDS = ("gpt2", "d=35,77", "h=5,7", "L=3,5", "V=47", "C=13", "T=11", "B=2", "--context", "17", "--memory", "3MB", "--mfu", "0.25")
@@ -111,7 +111,7 @@ def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Pat
     text = page.read_text(encoding="utf-8")
 
     quantities = re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE)
-    assert sorted(quantities) == sorted((*ASKED, "flops.step.total"))
+    assert sorted(quantities) == sorted((*ASSIGNMENT, "flops.step.total"))
     assert re.findall(r"^Largest parts of (.*):$", text, re.MULTILINE) == quantities
     assert len(text.splitlines()) < 350
     assert not re.search(r"^#### ", text, re.MULTILINE)
