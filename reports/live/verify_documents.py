@@ -143,8 +143,12 @@ def _off(says: Fraction, is_: Fraction) -> str:
     if not is_:
         return "the value is 0"
     share = 100 * (says - is_) / abs(is_)
-    shown_share = f"{float(share):+.2g}" if abs(share) < 99 else f"{round(share):+,}"
-    return f"{shown_share} %" if abs(share) < 10**6 else "wrong by orders of magnitude"
+    if abs(share) >= 10**6:
+        return "wrong by orders of magnitude"
+    if abs(share) >= 100:
+        return f"{round(share):+,} %"
+    rounded = (f"{float(share):+.{digits}g}" for digits in range(2, 16))
+    return f"{next((text for text in rounded if abs(float(text)) < 100), '-100')} %"  # below 100 in size, unless a 0 is written
 
 
 def shown(value: UnitValue) -> str:

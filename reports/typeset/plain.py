@@ -50,8 +50,8 @@ def plain(tree: Expression, *, labels: bool = False) -> str:
             return f"Σ[{index} = 1…{plain(upper)}] {_factor(body, labels, tight=True)}"
         case Labelled(body, label):
             return f"{plain(body, labels=labels)} [{label}]" if labels else plain(body)
-        case FunctionCall("Max", items):
-            return f"max({', '.join(plain(i, labels=labels) for i in items)})"
+        case FunctionCall("Max" | "Min" as function, items):
+            return f"{function.lower()}({', '.join(plain(i, labels=labels) for i in items)})"
     return as_text(tree, spaced=True)
 
 
@@ -102,7 +102,8 @@ def _atom(name: str) -> str:
     node = parser.parse(name)
     if not isinstance(node, FunctionCall) or node.function not in _OF_SIZES:
         return name
-    return f"{node.function}({', '.join(plain(displayed(argument)) for argument in node.arguments)})"
+    function = {"Min": "min", "Max": "max", "Mod": "mod"}.get(node.function, node.function)
+    return f"{function}({', '.join(plain(displayed(argument)) for argument in node.arguments)})"
 
 
 def numbered(items: tuple[Expression, ...]) -> bool:

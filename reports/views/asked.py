@@ -17,6 +17,7 @@ from reports.writers.terminal import Terminal
 _DIGITS = 5
 _SCALED = {"FLOP/s": "FLOP/s", "bytes": "B", "bytes/s": "B/s"}
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_FUNCTIONS = {"Max": "max", "Min": "min", "Mod": "mod"}
 _POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -145,7 +146,7 @@ class _FormulaWriter(TextWriter):
         self._values = values
 
     def name(self, name: str) -> str:
-        return short(self._values[name]) if name in self._values else name
+        return short(self._values[name]) if name in self._values else _FUNCTIONS.get(name, name)
 
     def exponent(self, exponent: Expression) -> str:
         match exponent:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from calc.mathematics.initialization import Initial, ModuleVariance, ParameterVariance
 from calc.mathematics.initialization.comparison import FAILED, WITHIN, SampleComparison, percent
 from calc.mathematics.initialization.state import OFF
+from calc.mathematics.strides.walk import pattern
 from calc.symbolic.assignments import PLAIN, sizes_text
+from reports.views.asked import pretty
 from reports.writers.terminal import Terminal
+
+_MOMENT = re.compile(r"E2\[([^]]*)\]")
 
 
 def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> None:
@@ -17,9 +22,10 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     out.line(f"{initial.model} as it is initialized, at {sizes}")
     out.line()
     out.line("How the parameters are initialized")
-    out.table(("parameter", "law", "E[w²]"), [(each.name, _law(each), each.second) for each in initial.drawn])
+    out.table(("parameter", "law", "E[w²]"), list(_laws(initial.drawn)))
     out.line()
-    out.line("E2[site] = E[x²] of each module's output")
+    inside = "; PATH #1 is a value inside the module PATH" if any("#" in part.equation for part in initial.parts) else ""
+    out.line(f"E[x²] of each module's output, in the order of the forward{inside}")
     heads = ("module path", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
     out.table(heads, _rows(initial.parts, {line.part.module_path: line for line in lines}))
     rests = dict.fromkeys(assumption for part in initial.parts for assumption in part.rests)
@@ -27,6 +33,24 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
         out.line(f"{number}. {assumption}; {percent(OFF[assumption])} beyond a sample's interval are allowed for it")
     if not lines:
         out.line("Not sampled: napkin initialization MODEL --draws 100 builds and runs real modules beside it.")
+
+
+def _laws(parameters: Sequence[ParameterVariance]) -> Iterator[tuple[str, str, str]]:
+    """Parameters that have one law in all layers are one row."""
+    laws: dict[str, list[tuple[str, str]]] = {}
+    for each in parameters:
+        laws.setdefault(pattern(each.name), []).append((_law(each), formula(each.second)))
+    shared = {name: of[0] for name, of in laws.items() if len(of) > 1 and len(set(of)) == 1}
+    rows = ((pattern(p.name) if pattern(p.name) in shared else p.name, _law(p), formula(p.second)) for p in parameters)
+    yield from dict.fromkeys(rows)
+
+
+def formula(text: str) -> str:
+    """A formula as every other view writes it; ``E2[h.0]`` is E[x²] of that module's output."""
+    modules = _MOMENT.findall(text)
+    numbered = iter(range(len(modules)))
+    written = pretty(_MOMENT.sub(lambda _: f"moment_{next(numbered)}", text)) if text else ""
+    return re.sub(r"moment_(\d+)", lambda match: f"E[x² of {modules[int(match[1])]}]", written)
 
 
 def _law(drawn: ParameterVariance) -> str:
@@ -38,10 +62,10 @@ def _rows(parts: Sequence[ModuleVariance], lines: dict[str, SampleComparison]) -
     for part in parts:
         value = "–" if part.second is None else f"{part.second:.6g}"
         rests = ", ".join(str(numbers[assumption]) for assumption in part.rests)
-        equation = (part.equation or part.unknown) + (f" ({rests})" if rests else "")
+        equation = (formula(part.equation) or part.unknown) + (f" ({rests})" if rests else "")
         line = lines.get(part.module_path)
         sampled, verdict = "", ""
         if line is not None:
             sampled = "–" if line.sampled is None else f"{line.sampled:.6g} ({line.low:.6g} … {line.high:.6g})"
             verdict = f"{line.verdict}, {percent(line.allowed)} allowed" if line.verdict in (WITHIN, FAILED) else line.verdict
-        yield part.module_path, value, equation, part.closed or "", *((sampled, verdict) if lines else ())
+        yield part.module_path, value, equation, formula(part.closed or ""), *((sampled, verdict) if lines else ())

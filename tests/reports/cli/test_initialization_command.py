@@ -24,8 +24,9 @@ def _run(*words: str) -> tuple[int, str, str]:
 def test_the_table_shows_laws_equations_and_a_sample() -> None:
     status, out, _ = _run("cruncher", "--draws", "30")
     assert status == 0
-    assert "1/(3*D)" in out
-    assert "E2[layers.0]" in out
+    assert "1/(3·D)" in out
+    assert "E[x² of layers.0]" in out
+    assert "*" not in out.replace(".*.", "")
     assert "inside" in out
 
 

@@ -101,7 +101,7 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
         ("996 mb<!--= g.optimizer_state.bytes -->",
          'g.optimizer_state.bytes = 995.519 MB, document says 996 mb: unknown unit "mb": did you mean MB?'),
         ("7 TFLOPS<!--= (7 TFLOP) -->", '(7 TFLOP) = 7 TFLOP, document says 7 TFLOPS: unknown unit "TFLOPS": did you mean TFLOPs?'),
-        ("808<!--= g.parameters -->", "g.parameters = 124,439,808, document says 808 (-100 %)"),
+        ("808<!--= g.parameters -->", "g.parameters = 124,439,808, document says 808 (-99.999 %)"),
         ("1,000<!--= L -->", "L = 12, document says 1,000 (+8,233 %)"),
         ("twelve<!--= L -->", "L = 12, but no number precedes the comment: write one"),
     ],
