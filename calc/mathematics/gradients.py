@@ -81,6 +81,15 @@ def gradients(
 
     Raises a ``NapkinError`` if the forward cannot be traced or runs an operator without an equation.
     """
+    program = traced(spec, sizes, options, progress)
+    (progress or _silent)("deriving gradients")
+    return derived(program)
+
+
+def traced(
+    spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
+) -> Program:
+    """The forward whose gradients are derived. Raises a ``NapkinError`` if it cannot be traced."""
     from calc.trace.forward import trace_program
 
     options = options or Options()
@@ -90,9 +99,7 @@ def gradients(
         raise BadInputError("equations are over the real numbers: gradients have no dtype; leave --precision out")
     (progress or _silent)("tracing the forward with symbolic sizes")
     at = chosen(spec, sizes or {})
-    program = trace_program(spec, at, options)
-    (progress or _silent)("deriving gradients")
-    return derived(program)
+    return trace_program(spec, at, options)
 
 
 def chosen(spec: Spec, fixed: Mapping[str, int]) -> dict[str, int]:

@@ -145,19 +145,25 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
 
 def equations(derivation: Derivation, progress: Progress) -> ModelSection:
     """The forward and the gradients as equations; else why there are none."""
-    from calc.mathematics.gradients import gradients
+    from calc.mathematics.autodiff.derived import derived
+    from calc.mathematics.gradients import traced
     from calc.options import TRAIN, Options
     from reports.page.equations import NO_EQUATIONS, model_section
+    from reports.page.static_sizes import StaticSizeTable, static_size_table
 
     if derivation.spec is None:
         return NO_EQUATIONS
     if derivation.ledger.calls > _MOST_CALLS and not derivation.trip_counts:
         return replace(NO_EQUATIONS, why=f"this step has {derivation.ledger.calls:,} operators, and no loop over equal layers")
     mode, attention = derivation.options.get("mode", TRAIN), derivation.options.get("attention", "fused")
+    numbers = StaticSizeTable()
     try:
-        return model_section(gradients(derivation.spec, options=Options(attention=attention), progress=progress), mode=mode)
+        program = traced(derivation.spec, options=Options(attention=attention), progress=progress)
+        numbers = static_size_table(program)
+        progress("deriving gradients")
+        return model_section(derived(program), mode=mode, numbers=numbers)
     except NapkinError as error:
-        return model_section(None, str(error))
+        return model_section(None, str(error), numbers=numbers)
 
 
 # Operators of a step whose equations fill no page. The equations of a loop are those of two iterations, however many there are.

@@ -32,6 +32,7 @@ from reports.page.lighter import lighter
 from reports.page.model import Command
 from reports.page.records import measurements
 from reports.page.report import Page
+from reports.page.static_sizes import static_sizes_document
 from reports.writers import html, markdown, tex
 from reports.writers.render import PLAIN, Look
 
@@ -191,6 +192,7 @@ def _document(content: PageContent) -> dict[str, Any]:
         "levers": levers_document(content.levers),
         "zero": zero_document(zero_stages(content.derivation)),
         "equations": equations_document(content.equations),
+        "static_sizes": static_sizes_document(content.equations.numbers),
         "measurements": measurements(content.evidence),
         **carried(content.inputs),
     }

@@ -12,6 +12,7 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, entries, groups
 from reports.page.parts import several
+from reports.page.static_sizes import StaticSizeTable
 from reports.typeset.letters import flops_text
 from reports.typeset.numbers import NBSP
 
@@ -34,11 +35,12 @@ class EquationTable:
 
 @dataclass(frozen=True, slots=True)
 class ModelSection:
-    """The forward and the gradients as equations. ``why``: why there are none."""
+    """The forward and the gradients as equations. ``why``: why there are none. ``numbers``: sizes that are no symbols."""
 
     tables: tuple[EquationTable, ...]
     notes: tuple[str, ...]
     why: str
+    numbers: StaticSizeTable = StaticSizeTable()
 
 
 MOST = 1000  # equations of a report; of a longer model, the command is named instead
@@ -46,21 +48,23 @@ MOST = 1000  # equations of a report; of a longer model, the command is named in
 NO_EQUATIONS = ModelSection((), (), "they were not derived")
 
 
-def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN) -> ModelSection:
+def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, numbers: StaticSizeTable = StaticSizeTable()) -> ModelSection:
     """The equations of a model. Without them, ``why`` says why."""
     if derived is None:
-        return ModelSection((), (), why)
+        return ModelSection((), (), why, numbers)
     tables = tuple(_tables(derived, mode))
     count = sum(len(table.rows) for table in tables)
     if count > MOST:
-        return ModelSection((), (), f"there are {several(count, 'equation')}: napkin gradients {derived.program.model} prints them")
-    return ModelSection(tables, tuple(_notes(derived, mode)), "")
+        why = f"there are {several(count, 'equation')}: napkin gradients {derived.program.model} prints them"
+        return ModelSection((), (), why, numbers)
+    return ModelSection(tables, tuple(_notes(derived, mode, numbers)), "", numbers)
 
 
 def elsewhere(section: ModelSection, model: str) -> ModelSection:
     """The section of a page that has no room for the equations: it says where they are."""
     count = sum(len(table.rows) for table in section.tables)
-    return ModelSection((), (), f"the {several(count, 'equation')} are in the Markdown report, or on a terminal: napkin gradients {model}")
+    why = f"the {several(count, 'equation')} are in the Markdown report, or on a terminal: napkin gradients {model}"
+    return ModelSection((), (), why, section.numbers)
 
 
 def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
@@ -86,10 +90,10 @@ def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> Equat
     return EquationRow(str(line), entry.equation.shape, flops_text(flops, derived.program) if flops != 0 else "", entry.kind == PARAMETER)
 
 
-def _notes(derived: Derived, mode: str) -> Iterator[str]:
+def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[str]:
     if fixed := derived.program.fixed:
         listed = " and ".join(f"{name}{NBSP}={NBSP}{value}" for name, value in fixed.items())
-        yield f"{listed} in these equations only; all other sizes are symbols."
+        yield f"{listed} in these equations only" + ("." if numbers.rows else "; all other sizes are symbols.")
     if mode != TRAIN:
         return
     not_computed = _inputs(derived)

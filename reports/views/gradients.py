@@ -22,7 +22,7 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
     """The equations with shapes, FLOPs and reasons; with ``steps`` the links of the chain before them."""
     _say(out, f"{derived.program.model}: gradients by the chain rule", "bold")
     for name, value in derived.program.fixed.items():
-        _say(out, f"{name} = {value} in these equations; every other size is a symbol")
+        _say(out, f"{name} = {value} in these equations only")
     for note in (*derived.program.notes, *derived.notes):
         _say(out, f"note: {note}")
     if steps:

@@ -13,6 +13,7 @@ from reports.page.build import PageContent, build
 from reports.page.equations import EquationRow, EquationTable, ModelSection
 from reports.page.model import Command
 from reports.page.report import Page
+from reports.page.static_sizes import StaticSizeRow, StaticSizeTable
 from tests.reports import drawings, live_bytes, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'
@@ -28,7 +29,9 @@ LEVERS = (
 
 def _equations(text: str) -> ModelSection:
     rows = (EquationRow(f"Y = x0 {text}", "(B, D)", "2·B·D²", False), EquationRow(f"∂L/∂{text} = x0ᵀ ∂L/∂Y", "(D, D)", "2·B·D²", True))
-    return ModelSection((EquationTable(f"Forward: {text}", rows),), (f"∂L/∂{text} is not computed.",), text if text != "w1" else "")
+    why = text if text != "w1" else ""
+    numbers = StaticSizeTable((StaticSizeRow("197", ((f"cat at {text}", "(B, 1, d), (B, 196, d) → (B, 197, d)"),)),))
+    return ModelSection((EquationTable(f"Forward: {text}", rows),), (f"∂L/∂{text} is not computed.",), why, numbers)
 
 
 def _more(levers: tuple[PeakLever, ...], text: str) -> dict[str, Any]:
