@@ -16,8 +16,8 @@ Shape = tuple[Size, ...]
 class StaticSize:
     """A size that is a number in the trace.
 
-    ``leaf`` is the first input, parameter or buffer with it, of shape ``shape``. ``computed_by`` is the first operator that computes a tensor
-    with it from tensors of shapes ``sources`` without it, and ``result`` is the shape of that tensor. At least one of the two is there.
+    ``leaf`` is the first input, parameter or buffer with it, of shape ``shape``. ``computed_by`` is the first operator that computes a
+    tensor with it, of shape ``result``, from tensors without it, of shapes ``sources``. At least one of the two is there.
     """
 
     number: int
@@ -29,7 +29,7 @@ class StaticSize:
 
 
 def static_sizes(program: Program) -> tuple[StaticSize, ...]:
-    """The static sizes above 1 of a forward, in the order in which they appear. Those of a trip count that is a number here are left out."""
+    """The static sizes above 1 of a forward, in order of appearance, without trip counts that are numbers in it only."""
     leaves, made = _leaves(program), _made(program)
     return tuple(
         StaticSize(number, *leaves.get(number, (None, ())), *made.get(number, (None, (), ())))

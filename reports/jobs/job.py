@@ -149,14 +149,14 @@ def equations(derivation: Derivation, progress: Progress) -> ModelSection:
     from calc.mathematics.gradients import traced
     from calc.options import TRAIN, Options
     from reports.page.equations import NO_EQUATIONS, model_section
-    from reports.page.static_sizes import StaticSizeTable, static_size_table
+    from reports.page.static_sizes import NO_STATIC_SIZES, static_size_table
 
     if derivation.spec is None:
         return NO_EQUATIONS
     if derivation.ledger.calls > _MOST_CALLS and not derivation.trip_counts:
         return replace(NO_EQUATIONS, why=f"this step has {derivation.ledger.calls:,} operators, and no loop over equal layers")
     mode, attention = derivation.options.get("mode", TRAIN), derivation.options.get("attention", "fused")
-    numbers = StaticSizeTable()
+    numbers = NO_STATIC_SIZES
     try:
         program = traced(derivation.spec, options=Options(attention=attention), progress=progress)
         numbers = static_size_table(program)

@@ -12,7 +12,7 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, entries, groups
 from reports.page.parts import several
-from reports.page.static_sizes import StaticSizeTable
+from reports.page.static_sizes import NO_STATIC_SIZES, StaticSizeTable
 from reports.typeset.letters import flops_text
 from reports.typeset.numbers import NBSP
 
@@ -40,7 +40,7 @@ class ModelSection:
     tables: tuple[EquationTable, ...]
     notes: tuple[str, ...]
     why: str
-    numbers: StaticSizeTable = StaticSizeTable()
+    numbers: StaticSizeTable = NO_STATIC_SIZES
 
 
 MOST = 1000  # equations of a report; of a longer model, the command is named instead
@@ -48,7 +48,7 @@ MOST = 1000  # equations of a report; of a longer model, the command is named in
 NO_EQUATIONS = ModelSection((), (), "they were not derived")
 
 
-def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, numbers: StaticSizeTable = StaticSizeTable()) -> ModelSection:
+def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, numbers: StaticSizeTable = NO_STATIC_SIZES) -> ModelSection:
     """The equations of a model. Without them, ``why`` says why."""
     if derived is None:
         return ModelSection((), (), why, numbers)

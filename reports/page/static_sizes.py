@@ -25,8 +25,11 @@ class StaticSizeRow:
 
 @dataclass(frozen=True, slots=True)
 class StaticSizeTable:
-    rows: tuple[StaticSizeRow, ...] = ()
+    rows: tuple[StaticSizeRow, ...]
     more: str = ""
+
+
+NO_STATIC_SIZES = StaticSizeTable(())
 
 
 def static_size_table(program: Program) -> StaticSizeTable:
