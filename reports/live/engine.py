@@ -67,6 +67,14 @@ class FailedStatement:
         return f"line {self.line}{f', column {self.column}' if self.within else ''}: {self.message}"
 
 
+class DependsError(BadInputError):
+    """A name whose statement, on line ``on``, failed."""
+
+    def __init__(self, on: int) -> None:
+        super().__init__(f"depends on line {on}, which failed")
+        self.on = on
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The names that a document defines, in order, and its remaining work budget. ``undefined``: for each name that a failed statement
@@ -90,7 +98,7 @@ class Scope:
         if head in self.results:
             raise BadInputError(f"{head[:40]} is not a number: name one of its numbers, as {head[:40]}.parameters")
         if head in self.undefined:
-            raise BadInputError(f"depends on line {self.undefined[head]}, which failed")
+            raise DependsError(self.undefined[head])
         defined = ", ".join([*self.values, *(f"{name}.…" for name in self.results)]) or "nothing"
         near = _near(head, (*self.values, *self.results)).rstrip()
         raise BadInputError(f"{head[:40]!r} is not defined above{f': {near}' if near else ''} (defined: {defined[:300]})")
@@ -231,17 +239,20 @@ class Engine:
         return NamedValues(name, values)
 
 
-_DEPENDS = re.compile(r"depends on line (\d+), which failed$")
-
-
 def _record(error: BadInputError, statement: Statement, scope: Scope) -> None:
     """Record a failed statement, and the name that it would define."""
     within = error.column if isinstance(error, LanguageError) else 0
     scope.failed.append(FailedStatement(statement.line, statement.column + within, str(error), isinstance(error, LanguageError)))
     name = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", statement.text) or re.search(r"\sas\s+([A-Za-z_]\w*)(?!.*\sas\s)", statement.text)
-    depends = _DEPENDS.search(str(error))
     if name and name[1] not in scope.results and name[1] not in scope.values:
-        scope.undefined.setdefault(name[1], int(depends[1]) if depends else statement.line)
+        scope.undefined.setdefault(name[1], _cause(error, statement.line))
+
+
+def _cause(error: BaseException | None, line: int) -> int:
+    """The line whose failure made the one at ``line`` fail: that itself, unless it uses a name that is undefined since another failed."""
+    while error is not None and not isinstance(error, DependsError):
+        error = error.__context__  # an error at a column is raised from that of the name
+    return line if error is None else error.on
 
 
 def _require_few_layers(keywords: Mapping[str, str]) -> None:

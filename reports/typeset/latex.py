@@ -212,13 +212,17 @@ def _is_word(tree: Expression) -> bool:
 
 def _braced(body: Marks, label: str) -> Mark:
     under = sum(3 if c in "+-" else c != " " for c in _clipped(label))
-    return Mark(rf"\underbrace{{{marks.as_latex(body)}}}_{{{text(label)}}}", None, marks.width(body) + under, tall=True)
+    latex, apart = (rf"\underbrace{{{marks.as_latex(body, apart=a)}}}_{{{text(label, apart=a)}}}" for a in (False, True))
+    return Mark(latex, None, marks.width(body) + under, tall=True, apart=apart)
 
 
-def text(plain: str) -> str:
-    r"""``plain`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike."""
+def text(plain: str, *, apart: bool = False) -> str:
+    r"""``plain`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike. ``apart`` writes signs such
+    as ``\_`` outside of it: inside, MathJax prints the backslash too."""
     shown = _clipped(plain)
-    return rf"\text{{{''.join(_text_character(c, before) for before, c in zip(' ' + shown, shown, strict=False))}}}"
+    characters = ((apart and c in "_#%&", _text_character(c, before)) for before, c in zip(" " + shown, shown, strict=False))
+    runs = ((outside, "".join(c for _, c in run)) for outside, run in itertools.groupby(characters, key=lambda each: each[0]))
+    return "".join(run if outside else rf"\text{{{run}}}" for outside, run in runs)
 
 
 def _clipped(plain: str) -> str:

@@ -26,13 +26,14 @@ class MarkKind(Enum):
 
 class Mark(NamedTuple):
     """``text`` is HTML, escaped, and ``None`` where only MathML can show the mark. ``width`` is about the characters that it takes.
-    ``tall``: parentheses around it grow."""
+    ``tall``: parentheses around it grow. ``apart`` is its LaTeX for MathJax, where that differs (``latex.text``)."""
 
     latex: str
     text: str | None = None
     width: int = 0
     kind: MarkKind = MarkKind.PLAIN
     tall: bool = False
+    apart: str = ""
 
 
 Marks = tuple[Mark, ...]
@@ -52,9 +53,9 @@ _LEVEL = {MarkKind.DIGITS, MarkKind.LETTER, MarkKind.OPEN, MarkKind.CLOSE, MarkK
 _OVER = _LEVEL | {MarkKind.SCRIPT}
 
 
-def as_latex(marks: Iterable[Mark]) -> str:
-    """The marks in LaTeX."""
-    return "".join(mark.latex for mark in marks)
+def as_latex(marks: Iterable[Mark], *, apart: bool = False) -> str:
+    """The marks in LaTeX; ``apart`` as MathJax shows it."""
+    return "".join((apart and mark.apart) or mark.latex for mark in marks)
 
 
 def width(marks: Iterable[Mark]) -> int:

@@ -46,15 +46,7 @@ def _inline(formula: TypesetFormula) -> Markup:
 
 
 def _joined(pieces: Sequence[Marks]) -> str:
-    return " ".join(_apart(as_latex(piece)) for piece in pieces)
-
-
-def _apart(formula: str) -> str:
-    r"""A formula in which signs such as ``\_`` are outside ``\text``: inside, MathJax prints the backslash too."""
-    return _TEXT.sub(lambda text: re.sub(r"(\\[_#%&])", r"}\1\\text{", text[0]).replace(r"\text{}", ""), formula)
-
-
-_TEXT = re.compile(r"\\text\{(?:[^{}\\]|\\.)*\}")
+    return " ".join(as_latex(piece, apart=True) for piece in pieces)
 
 
 def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:
@@ -68,7 +60,7 @@ def _aligned(sign: str, formula: TypesetFormula) -> Iterator[str]:
         for i in range(0, len(pieces), ROW_TERMS):
             row = f"{f'{sign}{{}}' if first and sign else ''}& {_joined(pieces[i : i + ROW_TERMS])}"
             first = False
-            yield f"{row} && {_apart(latex.text(label))}" if label and i + ROW_TERMS >= len(pieces) else row
+            yield f"{row} && {latex.text(label, apart=True)}" if label and i + ROW_TERMS >= len(pieces) else row
 
 
 def _blocks(rows: Sequence[str]) -> Iterator[str]:
