@@ -155,9 +155,9 @@ class _FormulaWriter(TextWriter):
         return super().exponent(exponent)
 
 
-def pretty(expr: str) -> str:
+def pretty(expr: str | Expression) -> str:
     """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised."""
-    return _FormulaWriter("·", "/", {}).written(parse(expr))[0]
+    return _FormulaWriter("·", "/", {}).written(parse(expr) if isinstance(expr, str) else expr)[0]
 
 
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -10,7 +9,8 @@ from calc.capacity.sharding.account import UNSURE, Account, Stage
 from calc.capacity.sharding.layout import SEQUENCE
 from calc.capacity.sharding.memory import KINDS, WORDS
 from calc.capacity.sharding.search import Ranking, parts_of_step
-from calc.symbolic.parser import free_names
+from calc.symbolic.expression import Compare, Expression, FunctionCall, Number, Or
+from calc.symbolic.parser import free_names, parse
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer, significant, singular
@@ -48,7 +48,7 @@ def show(account: Account, out: Terminal) -> None:
     out.lines(*(account.step.notes if account.step is not None else ()), style="dim")
     out.line()
     out.line(bold("Conditions, all met:"))
-    out.lines(*(f"  {_condition(condition.expr)}: {condition.because}" for condition in account.conditions), style="dim")
+    out.lines(*(f"  {_condition(parse(condition.expr))}: {condition.because}" for condition in account.conditions), style="dim")
 
 
 def show_search(ranking: Ranking, out: Terminal) -> None:
@@ -119,11 +119,16 @@ def _step_line(line: WorkedStep) -> Line:
 _SIGNS = {">=": "≥", "<=": "≤", "==": "="}
 
 
-def _condition(expr: str) -> str:
+def _condition(expr: Expression) -> str:
     """A condition in words: ``n·x·b divides B``, ``L ≥ p·v``, ``v = 1 or p > 1``."""
-    divides = re.sub(r"Mod\(([^,()]+), ([^,()]+)\) == 0", r"\2 divides \1", expr)
-    products = re.sub(r"\w+(?:\*\w+)+", lambda match: pretty(match[0]), divides)
-    return re.sub("[<>=]=", lambda match: _SIGNS[match[0]], products)
+    match expr:
+        case Or(parts):
+            return " or ".join(map(_condition, parts))
+        case Compare(FunctionCall("Mod", (whole, part)), "==", Number(0)):
+            return f"{pretty(part)} divides {pretty(whole)}"
+        case Compare(left, relation, right):
+            return f"{pretty(left)} {_SIGNS.get(relation, relation)} {pretty(right)}"
+    return pretty(expr)
 
 
 def _show_traffic(stage: Stage, account: Account, out: Terminal) -> None:
