@@ -63,11 +63,6 @@ class Resumption:
     chance: tuple[str, ...] = ()
     files: CheckpointFiles | None = None
 
-    @property
-    def bitwise_equal(self) -> bool:
-        """Whether all tensors are equal bit for bit."""
-        return not self.differing and not self.chance
-
 
 def resume(
     spec: Spec,
