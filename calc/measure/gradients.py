@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,9 +106,9 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
             raise SpecError(f"spec {spec.name!r}: loss must return a scalar tensor")
         return loss
 
-    with _grouped_products(), _Draws() as draws:
+    with _double_operators(), _Draws() as draws:
         loss = forward()
-    with _grouped_products():
+    with _double_operators():
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
     gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
     measured = _slopes(gradients, parameters, forward, places, seed)
@@ -145,7 +145,7 @@ def _slope(parameter: Tensor, at: int, step: float, forward: Any) -> float:
     with torch.no_grad():
         for sign in (1, -1):
             flat[at] = original + sign * step
-            with _grouped_products():
+            with _double_operators():
                 sides.append(float(forward()))
         flat[at] = original
     return (sides[0] - sides[1]) / (2 * step)
@@ -170,33 +170,54 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
         return out
 
 
-class _GroupedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
-    """Mode that computes grouped matmuls in float64 group by group; torch has no such kernel."""
+class _DoubleOperators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+    """Mode that computes in float64 the matmuls for which torch has no such kernel, of groups and of scaled fp8 operands, and casts to
+    float64 in the backward of a custom function, in which ``_AsDouble`` is off."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func is not torch.ops.aten._grouped_mm.default or args[0].dtype != torch.float64:
-            return func(*args, **(kwargs or {}))
-        a, b, offsets = (*args, *((kwargs or {}).get("offs"),))[:3]
-        bounds = [0, *(offsets.tolist() if offsets is not None else [])]
-        pairs = list(itertools.pairwise(bounds))
-        if a.dim() == 2 and b.dim() == 3:
-            return torch.cat([a[i:j] @ b[g] for g, (i, j) in enumerate(pairs)])
-        if a.dim() == 2 and b.dim() == 2:
-            return torch.stack([a[:, i:j] @ b[i:j] for i, j in pairs])
-        if a.dim() == 3 and b.dim() == 2:
-            return torch.cat([a[g] @ b[:, i:j] for g, (i, j) in enumerate(pairs)], 1)
-        return a @ b
+        if func in _PRODUCTS and args[0].dtype == torch.float64:
+            return _PRODUCTS[func](*args, **(kwargs or {}))
+        return func(*args, **{name: _double(value) for name, value in (kwargs or {}).items()})
 
 
-def _grouped_products() -> TorchDispatchMode:
-    return _GroupedProducts()  # type: ignore[no-untyped-call]  # torch's modes are untyped
+def _grouped_mm(a: Tensor, b: Tensor, offs: Tensor | None = None, **_: Any) -> Tensor:
+    bounds = [0, *(offs.tolist() if offs is not None else [])]
+    pairs = list(itertools.pairwise(bounds))
+    if a.dim() == 2 and b.dim() == 3:
+        return torch.cat([a[i:j] @ b[g] for g, (i, j) in enumerate(pairs)])
+    if a.dim() == 2 and b.dim() == 2:
+        return torch.stack([a[:, i:j] @ b[i:j] for i, j in pairs])
+    if a.dim() == 3 and b.dim() == 2:
+        return torch.cat([a[g] @ b[:, i:j] for g, (i, j) in enumerate(pairs)], 1)
+    return a @ b
 
 
-_TO_DOUBLE = (torch.float32, torch.float16, torch.bfloat16)
+def _scaled_mm(a: Tensor, b: Tensor, of_a: Tensor, of_b: Tensor, bias: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+    product = (a * of_a) @ (b * of_b)
+    return product if bias is None else product + bias
+
+
+def _scaled_mm_v2(a: Tensor, b: Tensor, *rest: Any, **_: Any) -> Tensor:
+    (of_a,), _recipe_a, _swizzle_a, (of_b,), _recipe_b, _swizzle_b, bias = rest[:7]
+    return _scaled_mm(a, b, of_a, of_b, bias)
+
+
+_PRODUCTS: dict[Any, Callable[..., Tensor]] = {
+    torch.ops.aten._grouped_mm.default: _grouped_mm,
+    torch.ops.aten._scaled_mm.default: _scaled_mm,
+    torch.ops.aten._scaled_mm_v2.default: _scaled_mm_v2,
+}
+
+
+def _double_operators() -> TorchDispatchMode:
+    return _DoubleOperators()  # type: ignore[no-untyped-call]  # torch's modes are untyped
+
+
+_TO_DOUBLE = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 class _AsDouble(TorchFunctionMode):
-    """Mode that replaces float32, float16 and bfloat16 in calls by float64."""
+    """Mode that replaces float32 and the smaller formats of torch's matmuls in calls by float64."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func in (Tensor.float, Tensor.half, Tensor.bfloat16):

@@ -83,6 +83,9 @@ class OperatorCall:
     def tensors(self, name: str) -> list[NodeView]:
         return [self.as_view(part) for part in self.raw(name)]
 
+    def tensor_or_tensors(self, name: str) -> list[NodeView]:
+        return self.tensors(name) if isinstance(self.raw(name), tuple | list) else [self.tensor(name)]
+
     def as_view(self, value: Any) -> NodeView:
         if isinstance(value, Ref):
             return self.lifted.get(value.value) or self.converter.view(value.value)

@@ -115,8 +115,7 @@ class Converter:
 
     def _result(self, instruction: Instruction, position: int, output: int, view: NodeView) -> None:
         values = self.program.values
-        by_hand = bool(instruction.function) or instruction.index in self._by_hand
-        if by_hand and self.active(view.node):
+        if self.by_hand(instruction) and self.active(view.node):
             self._note(
                 f"{instruction.function or 'a function'} at {instruction.module_path} is a custom autograd function:"
                 " these are the gradients of its forward, which a check compares with those of its backward"
@@ -133,6 +132,10 @@ class Converter:
             self._set(output, view, owner, (*chain, (instruction.index, position)))
         else:
             self._set(output, view)
+
+    def by_hand(self, instruction: Instruction) -> bool:
+        """Whether an instruction is part of the forward of a custom autograd function."""
+        return bool(instruction.function) or instruction.index in self._by_hand
 
     def _shifted(self, new: NodeView, old: NodeView) -> NodeView:
         """A value overwritten without gradients: the new value with the old gradient."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import sympy as sp
 
+from calc.errors import UnknownOperatorError
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import Operand, argument
@@ -102,6 +103,28 @@ def _plus(call: OperatorCall, matrix: NodeView) -> NodeView:
     if beta == 0:
         return call.pointwise(alpha * argument(0), (matrix,))
     return call.pointwise(alpha * argument(0) + beta * argument(1), (matrix, call.tensor("self")))
+
+
+@decomposition("_scaled_mm", "_scaled_mm_v2")
+def scaled_mm(call: OperatorCall) -> NodeView:
+    """s[i] t[j] Σₖ A[i,k] B[k,j] + c[j], where s and t scale the fp8 operands: one number each, or one for each row and each column.
+
+    Raises ``UnknownOperatorError`` where autograd needs a derivative, which torch does not have: only within a custom function, whose
+    backward is its own, or where no operand depends on a parameter, can a training step run it.
+    """
+    operands = (call.tensor("self"), call.tensor("mat2"))
+    scales = [each for name in ("scale_a", "scale_b") for each in call.tensor_or_tensors(name)]
+    if not call.converter.by_hand(call.instruction) and any(call.converter.active(view.node) for view in (*operands, *scales)):
+        raise UnknownOperatorError(
+            f"torch has no derivative of {call.instruction.name} at {call.instruction.module_path}: multiply in fp8 within a"
+            " torch.autograd.Function, whose backward you write"
+        )
+    if call.has("scale_result"):
+        raise call.refusal("its result is scaled again")
+    product = contract(call, operands, ("ik", "kj"), "ij")
+    bias = [call.tensor("bias")] if call.has("bias") else []
+    scaled = argument(0) * argument(1) * argument(2)
+    return call.pointwise(scaled + argument(3) if bias else scaled, (product, *scales, *bias))
 
 
 @decomposition("_trilinear")
