@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -79,18 +80,18 @@ class Accumulator:
     def _parameters(self, trace: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(trace.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
-            yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
+            yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(math.prod(shape), Unit.ELEMENT))
 
     def _used_parameters(self, trace: StepTrace, use: ParameterUse) -> Iterator[CountedAddend]:
         self.unrouted |= {use.reason} if use.reason else set()
         for name, tensor in _first_of_each_storage(trace.parameters):
             active, shape = use.active[name], tuple(self.read(s) for s in tensor.shape) or (1,)
-            count = _product(active.factors)
+            count = math.prod(active.factors)
             if not use.reason and count != 0:
                 label = "elements of a token's experts" if active.routed else "elements"
                 yield CountedAddend("parameters.active", name, "parameter", label, active.factors, Amount(count, Unit.ELEMENT))
             if name not in use.embeddings:
-                amount = Amount(_product(shape), Unit.ELEMENT)
+                amount = Amount(math.prod(shape), Unit.ELEMENT)
                 yield CountedAddend("parameters.non_embedding", name, "parameter", "elements", shape, amount)
 
     def _weights(self, trace: StepTrace) -> Iterator[CountedAddend]:
@@ -153,7 +154,7 @@ class Accumulator:
         return CountedAddend(quantity, module_path, rule, label, (nbytes,), Amount(nbytes, Unit.BYTE))
 
     def _is_whole(self, view: Tensor, nbytes: Any) -> bool:
-        elements = Amount(_product(self.read(s) for s in view.shape), Unit.ELEMENT)
+        elements = Amount(math.prod(self.read(s) for s in view.shape), Unit.ELEMENT)
         return bool(bytes_of(elements, item_size(view.dtype)).count == nbytes)
 
     # -- operators ------------------------------------------------------------------------------------------------
@@ -318,13 +319,6 @@ def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tupl
         if tensor.storage not in storages:
             storages.add(tensor.storage)
             yield key, tensor
-
-
-def _product(factors: Iterable[Any]) -> Any:
-    result: Any = 1
-    for factor in factors:
-        result = result * factor
-    return result
 
 
 def _signature(args: Iterable[tuple[str, Any]]) -> Any:

@@ -10,6 +10,7 @@ the head (Kaplan et al. 2020, arXiv 2001.08361, section 2.1: N leaves out embedd
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -237,7 +238,7 @@ class _Flow:
         return int(evaluate_text(str(size), self.trace.sizes)) if fixed else None
 
     def _elements(self, tensor: Tensor, *, but_last: bool = False) -> Any:
-        return _product(self.read(size) for size in (tensor.shape[:-1] if but_last else tensor.shape))
+        return math.prod(self.read(size) for size in (tensor.shape[:-1] if but_last else tensor.shape))
 
     # -- result ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ class _Flow:
         choice, shares = uses[0].choice, dict[int, tuple[Any, ...]]()
         each, owners = choice.each, dict[int, dict[int, tuple[Any, ...]]]()
         for use in uses:
-            if _product(use.shape) * choice.experts == _product(shapes[use.parameter]):
+            if math.prod(use.shape) * choice.experts == math.prod(shapes[use.parameter]):
                 shares[use.parameter] = (each, *use.shape)
             else:
                 owners.setdefault(use.group, {})[use.parameter] = shapes[use.parameter]
@@ -301,9 +302,3 @@ def _quotient(a: Any, b: Any) -> Any | None:
     quotient, rest = (b.ring(a) if isinstance(a, int) else a).div(b)
     return None if rest else quotient
 
-
-def _product(factors: Any) -> Any:
-    result: Any = 1
-    for factor in factors:
-        result = result * factor
-    return result

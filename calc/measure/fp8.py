@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from calc.measure.experiments import raised
 from calc.measure.storages import distinct_storages
 from calc.measure.training import SEED
 from calc.platform.torch_private import scaled_mm
@@ -117,12 +118,4 @@ def fp8_offered() -> dict[str, str]:
         "sum of elements": lambda: x.sum(),
         "step of AdamW on fp8 parameters": stepped,
     }
-    return {use: _error_of(run) for use, run in uses.items()}
-
-
-def _error_of(run: Callable[[], object]) -> str:
-    try:
-        run()
-    except Exception as error:  # whatever torch raises is the answer
-        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    return ""
+    return {use: raised(run) for use, run in uses.items()}

@@ -1,4 +1,4 @@
-"""Piecewise closed forms: the case that holds at given sizes, and the other cases.
+"""Piecewise closed forms: the case that holds at given sizes, and the general one.
 
 A step that runs differently at some sizes (B = 1) has the text ``Piecewise((special, Eq(B, 1)), (general, True))``.
 """
@@ -50,12 +50,11 @@ def _equal_sides(condition: Expression) -> Iterator[tuple[Expression, Expression
                 yield left, right
 
 
-def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
-    """``(expression, condition)`` of the cases that do not hold, of the outermost Piecewise only; the general case has the condition
-    ``"True"``."""
+def general_case(text: str, sizes: Mapping[str, int]) -> Expression | None:
+    """The general form where a special case of the outermost Piecewise holds at ``sizes``; None where it holds itself."""
     cases = _cases(text)
-    current = next((i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes)), None)
-    return [(as_text(expr, spaced=True), as_text(condition, spaced=True)) for i, (expr, condition) in enumerate(cases) if i != current]
+    special = any(_holds(condition, sizes) for _, condition in cases if condition != Truth(True))
+    return next((expr for expr, condition in cases if condition == Truth(True)), None) if special else None
 
 
 def case_at(text: str, sizes: Mapping[str, int]) -> dict[str, str]:

@@ -323,7 +323,7 @@ def _symbol(dim: TracedDim, chosen: Mapping[str, int]) -> SymbolRow:
     if dim.name in chosen:
         source = "given"
     elif dim.expr is not None:
-        source = f"{'always' if dim.tied else 'by default'} {plain.plain(expressions.parse(dim.expr))}"
+        source = f"{'always' if dim.tied else 'by default'} {plain.plain_text(dim.expr)}"
     else:
         source = "the model's default"
     return SymbolRow(formula(Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)

@@ -10,8 +10,8 @@ from calc.derive.quantities import absent
 from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.symbolic import branches
-from calc.symbolic.expression import Expression
-from calc.symbolic.tree import is_maximum
+from calc.symbolic.expression import Expression, Piecewise, walk
+from calc.symbolic.tree import displayed, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import alike_rows, at_hand, badge, chapter_anchor, formula, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
@@ -192,9 +192,10 @@ def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
 
 def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The general form if a special case holds at these sizes; ``None`` for a maximum, which would be too long."""
-    cases = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
-    general = [expr for expr, condition in cases if condition == "True"]
-    return formula(expressions.parse(general[0])) if general and "Max(" not in general[0] and "Piecewise" not in general[0] else None
+    general = branches.general_case(quantity.text, sizes) if quantity.text is not None else None
+    if general is None or any(isinstance(node, Piecewise) or is_maximum(node) for node in walk(general)):
+        return None
+    return formula(displayed(general))
 
 
 def _closed_form(

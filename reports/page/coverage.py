@@ -104,14 +104,10 @@ def _row(row: CoverageRow, ledger: Ledger) -> LedgerRow:
         because=row.because,
         source=entry.source if entry else "",
         places=tuple(
-            f"{place.module_path or 'the top level'}: {place.inputs or 'no inputs'}, {times(_plain(place.runs), place.value)}"
+            f"{place.module_path or 'the top level'}: {place.inputs or 'no inputs'}, {times(plain.plain_text(place.runs), place.value)}"
             for place in row.places
         ),
     )
-
-
-def _plain(expr: str) -> str:
-    return plain.plain(expressions.parse(expr))
 
 
 def _share(share: Fraction | None) -> str:

@@ -147,7 +147,7 @@ def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str =
 def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
     """The row of tensors that differ in their places only."""
     tensor, number = alike[0], len(alike)
-    shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
+    shape = ", ".join(size if size == SEVERAL else plain.plain_text(size) for size in tensor.shape)
     count = times(number, expressions.parse(tensor.times)) if tensor.times != "1" else Number(number)
     return SavedRow(
         tensor=_at_all([t.tensor for t in alike]),

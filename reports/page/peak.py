@@ -11,7 +11,6 @@ from calc.derive.result import Candidate, Derivation
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
 from calc.options import TRAIN
-from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
 from calc.units import Unit
@@ -19,7 +18,7 @@ from reports.figures.devices import capacity
 from reports.page.instants import phase_of, short
 from reports.page.model import TypesetFormula
 from reports.page.operator_words import in_words, place_in_words
-from reports.page.parts import chapter_anchor, formula
+from reports.page.parts import at_hand, chapter_anchor, formula
 from reports.page.peak_parts import largest_parts
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount
@@ -253,7 +252,7 @@ def _read(value: int) -> str:
 
 def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Expression, int] | None:
     """The largest term of the candidate's closed form and its value; ``None`` for one that is no sum of several terms."""
-    tree = expressions.parse(branches.at_hand(candidate.expr, derivation.sizes))
+    tree = at_hand(candidate.expr, derivation.sizes)
     if not isinstance(tree, Sum) or not expressions.names(tree) <= set(derivation.sizes):
         return None
     terms = {term: int(value(term, derivation.sizes.__getitem__)) for term in tree.terms}

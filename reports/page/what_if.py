@@ -20,12 +20,11 @@ from calc.options import TRAIN, Options
 from calc.pipeline.precomputed import Stored, StoredQuantity
 from calc.symbolic.parser import free_names
 from calc.symbolic.polynomials import Polynomial
-from calc.symbolic.tree import parse
 from reports.figures.memory import ORDER
 from reports.page.design import MFU, RATES
 from reports.page.trees import integer, tree_of
 from reports.typeset.escape import visible
-from reports.typeset.plain import plain
+from reports.typeset.plain import plain_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +163,10 @@ def form_of(form: Stored, texts: _TextTable) -> dict[str, Any]:
 def _dim(dim: TracedDim, values: Mapping[str, int]) -> dict[str, Any]:
     follow = dim.expr is not None and follows(dim, values)
     entry: dict[str, Any] = {"name": dim.name, "meaning": dim.meaning, "default": tree_of(dim.expr) if follow and dim.expr else dim.value}
-    entry |= {"written": plain(parse(dim.expr))} if follow and dim.expr else {}
+    entry |= {"written": plain_text(dim.expr)} if follow and dim.expr else {}
     entry |= {"tied": True} if dim.tied else {}
     entry |= {"multiple": dim.multiple_of} if dim.multiple_of is not None else {}
-    entry |= {"most": tree_of(dim.at_most), "bound": plain(parse(dim.at_most))} if dim.at_most is not None else {}
+    entry |= {"most": tree_of(dim.at_most), "bound": plain_text(dim.at_most)} if dim.at_most is not None else {}
     entry |= {"plus": dim.plus} if dim.plus else {}
     return entry | ({"up": True} if dim.unbacked_at else {})
 

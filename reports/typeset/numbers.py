@@ -112,6 +112,11 @@ def significant(value: Fraction) -> str:
     return f"{rounded:,.{places}f}".replace("-", MINUS)
 
 
+def fraction(value: Fraction) -> str:
+    """An integer in full, another number in significant digits."""
+    return integer(int(value)) if value.denominator == 1 else significant(value)
+
+
 def percent(value: Fraction, *, signed: bool = False) -> str:
     """A part of one as a percentage: ``37.5 %``. A part too small for one decimal is not rounded to nothing."""
     part = abs(value) * 100

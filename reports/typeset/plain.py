@@ -55,6 +55,11 @@ def plain(tree: Expression, *, labels: bool = False) -> str:
     return as_text(tree, spaced=True)
 
 
+def plain_text(text: str) -> str:
+    """``plain`` of an expression's text."""
+    return plain(displayed(parser.parse(text)))
+
+
 def terms(tree: Expression) -> tuple[str, ...]:
     """The top-level terms, each with its sign and label, to be set one under another."""
     if isinstance(tree, Sum):

@@ -9,7 +9,7 @@ from calc.derive.published.compare import ComparedCell, ComparedTable
 from calc.symbolic import tree
 from calc.symbolic.assignments import sizes_text
 from reports.page.parts import formula
-from reports.typeset.numbers import integer, percent, signed, significant
+from reports.typeset.numbers import fraction, integer, percent, signed, significant
 from reports.writers.terminal import Terminal, bold, right
 
 
@@ -30,9 +30,9 @@ def show(compared: ComparedTable, out: Terminal) -> None:
 
 
 def _cells(cell: ComparedCell) -> tuple[str, ...]:
-    exact = "unknown" if cell.exact is None else _number(cell.exact)
+    exact = "unknown" if cell.exact is None else fraction(cell.exact)
     difference = "–" if cell.difference is None else _signed(cell.difference)
-    return _written(cell.expr), f"{_number(cell.printed)} {cell.unit}", exact, difference
+    return _written(cell.expr), f"{fraction(cell.printed)} {cell.unit}", exact, difference
 
 
 def _show_reasons(operation: str, because: str, cell: ComparedCell, out: Terminal) -> None:
@@ -47,10 +47,6 @@ def _show_reasons(operation: str, because: str, cell: ComparedCell, out: Termina
 
 def _written(expr: str) -> str:
     return " ".join(formula(tree.parse(expr)).plain)
-
-
-def _number(value: Fraction) -> str:
-    return integer(int(value)) if value.denominator == 1 else significant(value)
 
 
 def _signed(value: Fraction) -> str:

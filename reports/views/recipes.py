@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 
 from calc.errors import BadInputError
 from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
@@ -12,9 +11,8 @@ from calc.memory.recipes import Recipes, gathered, precisions
 from calc.pipeline.verdict import Verdict
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
-from reports.typeset.expressions import parse
-from reports.typeset.numbers import integer, significant
-from reports.typeset.plain import plain
+from reports.typeset.numbers import fraction, integer
+from reports.typeset.plain import plain_text
 from reports.writers.terminal import Head, Terminal, bold, dim, right
 
 Progress = Callable[[str], None]
@@ -52,7 +50,7 @@ def _show_fp8(out: Terminal) -> None:
     for scaling, meaning in SCALINGS.items():
         checks = {check.quantity: check for check in fp8_checks(scaling)}
         rows = [
-            (q.name, plain(parse(q.expr)), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because)) for q in fp8_layer(scaling)
+            (q.name, plain_text(q.expr), integer(q.at(RUN_AT)), _measured(checks.get(q.name)), dim(q.because)) for q in fp8_layer(scaling)
         ]
         out.table((meaning, "Closed form", *right(f"At {at}", "Measured"), "Because"), rows)
     uses = fp8_offered()
@@ -71,17 +69,13 @@ def _heads(devices: int | None) -> tuple[Head, ...]:
 
 
 def _row(recipe: PerParameter, recipes: Recipes) -> tuple[str, ...]:
-    shares = (_short(share) for share in recipes.sharded(recipe))
+    shares = (fraction(share) for share in recipes.sharded(recipe))
     return recipe.precision, *_parts(recipe), integer(recipe.per_parameter), integer(recipe.remainder), *shares
 
 
 def _parts(recipe: PerParameter) -> list[str]:
     per_parameter = {term.quantity: term.per_parameter for term in recipe.terms}
     return [integer(per_parameter[name]) if name in per_parameter else "–" for name in _HEADS]
-
-
-def _short(share: Fraction) -> str:
-    return integer(int(share)) if share.denominator == 1 else significant(share)
 
 
 def _show_stated(recipes: Recipes, out: Terminal) -> None:

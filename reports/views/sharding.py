@@ -9,7 +9,7 @@ from calc.capacity.sharding.account import UNSURE, Account, Stage
 from calc.capacity.sharding.layout import SEQUENCE
 from calc.capacity.sharding.memory import KINDS, WORDS
 from calc.capacity.sharding.search import Ranking, parts_of_step
-from calc.symbolic.expression import Compare, Expression, FunctionCall, Number, Or
+from calc.symbolic.expression import And, Compare, Expression, FunctionCall, Number, Or
 from calc.symbolic.parser import free_names, parse
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
@@ -123,7 +123,9 @@ def _condition(expr: Expression) -> str:
     """A condition in words: ``n·x·b divides B``, ``L ≥ p·v``, ``v = 1 or p > 1``."""
     match expr:
         case Or(parts):
-            return " or ".join(map(_condition, parts))
+            return " or ".join(f"({_condition(part)})" if isinstance(part, And) else _condition(part) for part in parts)
+        case And(parts):
+            return " and ".join(map(_condition, parts))
         case Compare(FunctionCall("Mod", (whole, part)), "==", Number(0)):
             return f"{pretty(part)} divides {pretty(whole)}"
         case Compare(left, relation, right):

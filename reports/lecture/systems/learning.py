@@ -17,7 +17,6 @@ from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
 from calc.models.load import load
 from calc.performance.transfers import ahead, batch_bytes
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
-from calc.symbolic import tree
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from reports.lecture.lab import Lab
@@ -25,7 +24,7 @@ from reports.lecture.largest import state
 from reports.lecture.learning import variance
 from reports.lecture.runs import experiment, moments, resumed, variances
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, equal, from_run, near, unmeasured
-from reports.typeset.plain import plain
+from reports.typeset.plain import plain_text
 
 _DRAWS = 100
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
@@ -87,7 +86,7 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
             continue
         quantity = f"E[x²] of {model}'s {line.part.module_path}"
         moment = line.part.equation.replace("E2[", "E[x² of ").replace(" * ", "·")
-        rows.append(SystemAnswer(quantity, line.part.second, "", plain(tree.parse(line.part.closed)) if line.part.closed else moment))
+        rows.append(SystemAnswer(quantity, line.part.second, "", plain_text(line.part.closed) if line.part.closed else moment))
         verdict = FAILED if line.verdict == "failed" else WITHIN
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"
         if line.because:
