@@ -42,21 +42,15 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
     """Every equation: forward, then gradients from the loss backwards. With ``only``: the gradients that this parameter's gradient uses."""
     targets = None if only is None else _resting(derived, only)
     collected = [] if only is not None else _forward(derived, matrix, latex)
-    readers = _first_readers(derived)
-    leaves = set(derived.parameters.values())
-
-    def when(target: int) -> float:
-        return readers.get(target, target) - 0.5 if target in leaves else target
-
-    for step in sorted(derived.steps, key=lambda s: when(s.target), reverse=True):
+    place, leaves = _Places(derived), set(derived.parameters.values())
+    for step in sorted(derived.steps, key=lambda s: place.order(s.target), reverse=True):
         target = step.target
         if target not in derived.names.of or (targets is not None and target not in targets):
             continue
         node = derived.equations[target]
         if isinstance(node.op, ir.Leaf) and target not in leaves:
             continue
-        module_path = derived.equations[readers[target]].module_path if target in readers else node.module_path
-        group = layer_of(module_path)
+        group = layer_of(place.module_path_of_reader(target))
         writer = Writer(derived, latex, matrix, group)
         equation = writer.gradient(target)
         kind = PARAMETER if target in leaves else GRADIENT
@@ -68,23 +62,44 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
 
 
 def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]:
-    rows = []
-    for index in needed(derived.equations, [derived.loss]):
+    rows, place = [], _Places(derived)
+    for index in sorted(needed(derived.equations, [derived.loss]), key=place.order):
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
-            group = layer_of(node.module_path)
+            group = layer_of(place.module_path(index))
             reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
             equation = Writer(derived, latex, matrix, group).forward(index)
             rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, reading=reading))
     return rows
 
 
-def _first_readers(derived: Derived) -> dict[int, int]:
-    readers: dict[int, int] = {}
-    for node in derived.equations.nodes[: derived.forward]:
-        for source in ir.sources(node.op):
-            readers.setdefault(source, node.index)
-    return readers
+class _Places:
+    """Where an equation is listed: what no operator of the model computes (a parameter, and a 1×1 kernel as a matrix) beside its first
+    reader."""
+
+    def __init__(self, derived: Derived) -> None:
+        self._equations = derived.equations
+        self._readers: dict[int, int] = {}
+        for node in derived.equations.nodes[: derived.forward]:
+            for source in ir.sources(node.op):
+                self._readers.setdefault(source, node.index)
+
+    def order(self, index: int) -> tuple[int, int]:
+        """Key of the order of the forward: before the first reader, and a parameter before its matrix."""
+        reader = self._reader(index)
+        return reader, 0 if reader == index else index - len(self._equations.nodes)
+
+    def module_path(self, index: int) -> str:
+        return self._equations[self._reader(index)].module_path
+
+    def module_path_of_reader(self, index: int) -> str:
+        """A gradient is listed with the layer that it comes from."""
+        return self.module_path(self._readers.get(index, index))
+
+    def _reader(self, index: int) -> int:
+        while not self._equations[index].operator and index in self._readers:
+            index = self._readers[index]
+        return index
 
 
 def _resting(derived: Derived, name: str) -> set[int]:
