@@ -39,7 +39,6 @@ def derive(
     sizes: Mapping[str, int] | None = None,
     registry: Registry = REGISTRY,
     *,
-    spec: Any = None,
     analysis: Analysis | None = None,
 ) -> Derivation:
     """Derive every quantity of a traced step.
@@ -48,7 +47,7 @@ def derive(
     and ``CertificateError`` where a closed form disagrees with the graph's certificates. ``analysis`` is that of this graph, already
     certified, when the caller has it.
     """
-    traced = TracedGraph(graph, analysis or certified(graph, registry), spec)
+    traced = TracedGraph(graph, analysis or certified(graph, registry))
     return Traces(_derived_at, traced).derivation(unchecked(graph, sizes or {}))
 
 
@@ -93,9 +92,9 @@ def _by_cases(traced: TracedGraph, values: Mapping[str, int]) -> tuple[Derivatio
     return cases.joined(general, case, special, differing), steps_of
 
 
-def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
+def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, *, in_general: bool) -> Derivation:
     """The derivation of a graph without its special cases, at all ``values``; ``in_general`` where one of those applies."""
-    derivation, steps_of = _without_steps(graph, values, analysis, spec, in_general)
+    derivation, steps_of = _without_steps(graph, values, analysis, None, in_general)
     return replace(derivation, steps=steps_of(derivation.quantities))
 
 

@@ -62,8 +62,8 @@ class ObservedGradients:
     kinks: int = 0
 
 
-def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 1) -> ObservedGradients:
-    """Gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` elements of each, 12 in all."""
+def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0) -> ObservedGradients:
+    """Gradients of every parameter of ``spec`` at ``sizes``, and a central difference at one element of each, at 12 elements in all."""
     require_free_memory(spec, sizes, True)
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
     with (
@@ -80,7 +80,7 @@ def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 
         inputs = spec.inputs(Sizes(**sizes))
         inputs = tuple(t.double() if isinstance(t, Tensor) and t.is_floating_point() else t for t in inputs)
         _perturb(module)
-        return _observed(spec, module, inputs, seed, places)
+        return _observed(spec, module, inputs, seed)
 
 
 def _perturb(module: torch.nn.Module) -> None:
@@ -89,7 +89,7 @@ def _perturb(module: torch.nn.Module) -> None:
             p.add_(_PERTURBATION * torch.randn_like(p))
 
 
-def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int, places: int) -> ObservedGradients:
+def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int) -> ObservedGradients:
     parameters = dict(module.named_parameters())
     leaves = {("parameter", n): _array(p) for n, p in parameters.items()}
     leaves |= {("buffer", n): _array(b) for n, b in module.named_buffers()}
@@ -111,7 +111,7 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
     with _double_operators():
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
     gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
-    measured = _slopes(gradients, parameters, forward, places, seed)
+    measured = _slopes(gradients, parameters, forward, seed)
     slopes = tuple((n, at, slope) for n, at, slope in measured if slope is not None)
     return ObservedGradients(float(loss.detach()), leaves, tuple(draws.drawn), gradients, slopes, len(measured) - len(slopes))
 
@@ -122,12 +122,12 @@ def scale_of(gradients: Mapping[str, Array]) -> float:
 
 
 def _slopes(
-    gradients: Mapping[str, Array], parameters: Mapping[str, Tensor], forward: Any, places: int, seed: int
+    gradients: Mapping[str, Array], parameters: Mapping[str, Tensor], forward: Any, seed: int
 ) -> list[tuple[str, tuple[int, ...], float | None]]:
     """(parameter, index, (L(w + s) - L(w - s))/2s) per chosen element; ``None`` for the slope if two steps s disagree."""
     generator = np.random.default_rng(seed)
     scale = scale_of(gradients)
-    chosen = [(n, int(i)) for n in gradients for i in generator.integers(parameters[n].numel(), size=places) if parameters[n].numel()]
+    chosen = [(n, int(i)) for n in gradients for i in generator.integers(parameters[n].numel(), size=1) if parameters[n].numel()]
     if len(chosen) > _MOST_PLACES:
         chosen = [chosen[i] for i in generator.choice(len(chosen), size=_MOST_PLACES, replace=False)]
     slopes: list[tuple[str, tuple[int, ...], float | None]] = []

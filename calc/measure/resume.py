@@ -318,7 +318,7 @@ def measure_scheduler(run: Training) -> tuple[int, int]:
         return path.stat().st_size, len(run.optimizer.param_groups)
 
 
-def measure_safetensors(run: Training, iteration: int = 1) -> int:
+def measure_safetensors(run: Training) -> int:
     """Bytes of a real safetensors file with the model, the optimizer's state, fp32 copies and the iteration.
 
     Tied weights are written once, under their first name: the library rejects shared storages. Raises ``MissingExtraError`` without
@@ -343,7 +343,7 @@ def measure_safetensors(run: Training, iteration: int = 1) -> int:
     unique: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in entries:
         unique.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
-    tensors = {name: t.detach().cpu().contiguous() for name, t in unique.values()} | {"iteration": torch.tensor(iteration)}
+    tensors = {name: t.detach().cpu().contiguous() for name, t in unique.values()} | {"iteration": torch.tensor(1)}
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing safetensors"):
         path = Path(folder) / f"{STEM}.safetensors"
         save_file(tensors, path)

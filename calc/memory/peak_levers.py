@@ -98,20 +98,21 @@ class ZeroStage:
     at: str
 
 
+_DEVICES = 8
 # Rajbhandari et al. 2019, section 5: stage 1 divides the first, stage 2 the first two, stage 3 all.
 _DIVIDED = ("optimizer state", "gradient", "parameter")
 
 
-def zero_stages(derivation: Derivation, devices: int = 8) -> tuple[ZeroStage, ...]:
-    """The peak of each stage that divides something: the largest peak candidate with the divided roles at 1/``devices`` of their bytes."""
+def zero_stages(derivation: Derivation) -> tuple[ZeroStage, ...]:
+    """The peak of each stage that divides something: the largest peak candidate with the divided roles divided among ``_DEVICES``."""
     candidates = derivation["memory.peak"].candidates if "memory.peak" in derivation.quantities else ()
     if derivation.options.get("mode", TRAIN) != TRAIN:
         return ()
     stages = []
     for stage in range(1, len(_DIVIDED) + 1):
-        peaks = [(c.value - divided + -(-divided // devices), c.at) for c in candidates for divided in [_bytes_of(c, _DIVIDED[:stage])]]
+        peaks = [(c.value - divided + -(-divided // _DEVICES), c.at) for c in candidates for divided in [_bytes_of(c, _DIVIDED[:stage])]]
         if any(_bytes_of(c, _DIVIDED[stage - 1 : stage]) for c in candidates):
-            stages.append(ZeroStage(stage, devices, *max(peaks)))
+            stages.append(ZeroStage(stage, _DEVICES, *max(peaks)))
     return tuple(stages)
 
 

@@ -35,21 +35,17 @@ _TYPES = {
 class Kind:
     """A kind of input file, of at most ``most`` bytes.
 
-    Reading raises ``error``: ``cannot read WHAT PATH: REASON; ADVICE``. If ``suffixes`` are given, the name is checked before the file
-    is opened.
+    Reading raises ``error``: ``cannot read WHAT PATH: REASON; ADVICE``.
     """
 
     most: int
     label: str = ""
     advice: str = ""
-    suffixes: tuple[str, ...] = ()
     error: type[BadInputError] = BadInputError
 
     def read_bytes(self, path: PathLike) -> bytes:
         """The content of a regular file. Raises ``error`` if it cannot be read."""
         try:
-            if self.suffixes and Path(path).suffix not in self.suffixes:
-                raise _RefusalError(f"its name must end in {' or '.join(self.suffixes)}")
             return _read(path, self.most)
         except (_RefusalError, OSError, ValueError) as cause:
             raise self._refusal(path, _reason(cause)) from None

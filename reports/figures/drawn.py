@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import RuleComparison
@@ -17,8 +16,6 @@ from reports.figures.sensitivity import growth
 from reports.figures.shapes import ROOFLINE, Figure, Figures
 
 UNNAMED = Figure(ROOFLINE, "Roofline", absent="no device is named; name one with --gpu ID (napkin list hardware shows the ids)")
-
-UNDRAWN = Figures(*(replace(UNNAMED, absent="it was not requested") for _ in fields(Figures)))
 
 
 def figures(

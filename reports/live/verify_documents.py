@@ -82,14 +82,14 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     if holds(written, word, value):
         return JudgedClaim(claim, True, says, is_, "")
     off = f" ({_off(written.number * word.scale, value.number)})" if written.relation in ("=", "≈") else ""
-    exact = _exactly(word, value, is_)
+    exact = _exactly(value, is_)
     hint = _hint(written, word, value)
     message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says}{off}{hint}"
     fixable = written.relation in ("=", "≈") and not hint
     return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "", exact)
 
 
-def _exactly(word: UnitWord, value: UnitValue, is_: str) -> str:
+def _exactly(value: UnitValue, is_: str) -> str:
     """The whole number that ``is_`` rounds, in its base unit; empty where ``is_`` has every digit or the value is no whole number."""
     digits = is_.partition(" ")[0].replace(",", "")
     if value.number.denominator != 1 or abs(value.number) >= _MOST_EXACT or digits_of(value.number, 0).replace(",", "") == digits:

@@ -23,7 +23,7 @@ from calc.options import TRAIN
 from calc.performance.records import Evidence
 from calc.symbolic.expression import Expression, Name
 from calc.symbolic.tree import is_maximum
-from reports.figures.drawn import UNDRAWN, UNNAMED, figures
+from reports.figures.drawn import UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import checks as check_rows
 from reports.page import rules
@@ -93,7 +93,6 @@ class PageContent:
     unchecked: str = ""
     timeline: Timeline | None = None
     no_timeline: str = ""
-    sensitivity: bool = True
     inputs: Inputs | None = None
     evidence: Evidence | None = None
     device: Accelerator | None = None
@@ -120,13 +119,13 @@ class PageContent:
 
     @cached_property
     def moves(self) -> Sequence[PeakCrossovers]:
-        """The peak crossovers, if the page shows them."""
-        return self.derivation.peak_crossovers if self.sensitivity else ()
+        """The peak crossovers."""
+        return self.derivation.peak_crossovers
 
     @cached_property
     def twice(self) -> Doubled:
-        """What doubles with which size, if the page shows it."""
-        return doubled(self.derivation) if self.sensitivity else {}
+        """What doubles with which size."""
+        return doubled(self.derivation)
 
     @cached_property
     def narrowed(self) -> Derivation:
@@ -221,7 +220,7 @@ def build(content: PageContent) -> Page:
         memory=memory(derivation, content.timeline, content.no_timeline, content.moves),
         equations=content.equations,
         peak=content.story,
-        figures=figures(derivation, content.twice, comparisons, content.device, content.roof) if content.sensitivity else UNDRAWN,
+        figures=figures(derivation, content.twice, comparisons, content.device, content.roof),
         dominant=(largest := tuple(dominant(derivation, content.only))),
         undivided=undivided(row.part for _, rows in largest for row in rows),
         doublings=doublings(derivation, content.twice),

@@ -81,15 +81,6 @@ def test_a_file_of_the_limit_is_read_and_one_byte_more_is_not() -> None:
         assert Kind(10**6).read_bytes("/proc/self/status").startswith(b"Name:")
 
 
-def test_a_name_is_judged_before_the_file_is_opened() -> None:
-    os.mkfifo("fifo.txt")
-    kind = Kind(100, suffixes=(".md", ".tex"))
-
-    for name in ("fifo.txt", "none.txt"):
-        with pytest.raises(BadInputError, match=rf"^cannot read {name}: its name must end in \.md or \.tex$"):
-            kind.read_bytes(name)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -207,12 +207,12 @@ def concatenated(equations: Equations, node: Node, gradient: int, i: int) -> int
     return sliced(equations, gradient, axis, before, equations[op.parts[i]].shape[axis])
 
 
-def sliced(equations: Equations, source: int, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> int:
-    """Positions start, start + step, … of one axis."""
+def sliced(equations: Equations, source: int, axis: int, start: sp.Expr, length: sp.Expr) -> int:
+    """``length`` positions of one axis, from ``start`` on."""
     shape = equations[source].shape
-    if start == 0 and step == 1 and length == shape[axis]:
+    if start == 0 and length == shape[axis]:
         return source
-    places = tuple(ir.Index(place(j) * step + start if j == axis else place(j)) for j in range(len(shape)))
+    places = tuple(ir.Index(place(j) + start if j == axis else place(j)) for j in range(len(shape)))
     return equations.add(ir.Gather(source, places), (*shape[:axis], length, *shape[axis + 1 :]))
 
 
