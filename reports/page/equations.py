@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
@@ -58,6 +59,32 @@ def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, num
         why = f"there are {several(count, 'equation')}: napkin gradients {derived.program.model} prints them"
         return ModelSection((), (), why, numbers)
     return ModelSection(tables, tuple(_notes(derived, mode, numbers)), "", numbers)
+
+
+def one_of_each_kind(section: ModelSection) -> ModelSection:
+    """The section with the first of the tables whose equations are the same but for the layers in their names. Its title names the others,
+    which may have other widths."""
+    kinds: dict[tuple[str, ...], list[EquationTable]] = {}
+    for table in section.tables:
+        kinds.setdefault(tuple(_LAYER.sub("#", row.equation) for row in table.rows), []).append(table)
+    return replace(section, tables=tuple(replace(first, title=_with_others(first, others)) for first, *others in kinds.values()))
+
+
+_LAYER = re.compile(r"(?<=[A-Za-z_.])\d+(?=\.)")  # in a module path: layer3.0.
+
+
+def _with_others(first: EquationTable, others: Sequence[EquationTable]) -> str:
+    titles = [table.title.rpartition(": ")[2].replace(", as in", " and") for table in others]
+    return f"{first.title}; with other widths: {', '.join(titles)}" if titles else first.title
+
+
+def matmuls_only(section: ModelSection) -> ModelSection:
+    """The section with the matmuls and the gradients of parameters."""
+    tables = tuple(replace(table, rows=tuple(row for row in table.rows if row.flops or row.parameter)) for table in section.tables)
+    if tables == section.tables:
+        return section
+    note = "Only matmuls and gradients of parameters are shown: the other equations are in the Markdown report."
+    return replace(section, tables=tuple(table for table in tables if table.rows), notes=(*section.notes, note))
 
 
 def elsewhere(section: ModelSection, model: str) -> ModelSection:

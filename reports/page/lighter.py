@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reports.page.equations import elsewhere
+from reports.page.equations import elsewhere, matmuls_only, one_of_each_kind
 from reports.page.model import Chapter
 from reports.page.report import Page
 
@@ -15,14 +15,25 @@ _LEFT_OUT = ("flops.backward.matmul", "activations.bytes", "flops.forward.matmul
 
 def lighter(page: Page) -> Iterator[Page]:
     """Versions of ``page``, each lighter than the one before; each says where the rest is."""
-    if page.equations.tables:
-        page = replace(page, equations=elsewhere(page.equations, page.model))
-        yield page
+    before = page
+    for page in _lighter(page):
+        if page != before:
+            yield page
+        before = page
+
+
+def _lighter(page: Page) -> Iterator[Page]:
+    page = replace(page, equations=one_of_each_kind(page.equations))
+    yield page
     page = replace(page, chapters=tuple(map(_with_leading_candidates, page.chapters)))
+    yield page
+    page = replace(page, equations=matmuls_only(page.equations))
     yield page
     for name in _LEFT_OUT:
         page = replace(page, chapters=tuple(replace(c, aside=True) if c.quantity == name else c for c in page.chapters))
         yield page
+    if page.equations.tables:
+        yield replace(page, equations=elsewhere(page.equations, page.model))
 
 
 def _with_leading_candidates(chapter: Chapter) -> Chapter:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reports.jobs import report as jobs
+from reports.page.equations import EquationRow, EquationTable, ModelSection
 from reports.page.lighter import lighter
 from reports.page.model import Chapter, StepView
 from reports.page.report import Page
@@ -18,9 +19,22 @@ from tests.reports.writers.test_html import Reader
 
 def _long() -> Page:
     """The sample's page, with ten peak candidates for each of its own, and with steps wherever it has none."""
-    shown = page()
+    shown = replace(page(), equations=_equations())
     steps = next(c.steps for c in shown.chapters if c.quantity == "parameters")
     return replace(shown, chapters=tuple(_longer(c, steps) for c in shown.chapters))
+
+
+def _equations() -> ModelSection:
+    """Two blocks that differ by their number only, and a third of another kind; a matmul and an elementwise operator in each."""
+    tables = (
+        EquationTable(f"Forward: block.{number}", (EquationRow(f"Y = block.{before}.A W", "(B, d)", "2·B·d²", False), _elementwise(sign)))
+        for number, before, sign in ((1, 0, "+"), (2, 1, "+"), (3, 2, "-"))
+    )
+    return ModelSection(tuple(tables), (), "")
+
+
+def _elementwise(sign: str) -> EquationRow:
+    return EquationRow(f"A[b,d] = X[b,d] {sign} Y[b,d]", "(B, d)", "", False)
 
 
 def _longer(chapter: Chapter, steps: tuple[StepView, ...]) -> Chapter:
@@ -32,11 +46,22 @@ VERSIONS = tuple(lighter(_long()))
 
 
 def test_each_version_is_lighter_than_the_one_before() -> None:
-    """Five pieces can be left out."""
+    """Seven pieces can be left out."""
     sizes = [len(html.write(each)) for each in (_long(), *VERSIONS)]
 
     assert sizes == sorted(sizes, reverse=True)
-    assert len(set(sizes)) == len(sizes) == 6
+    assert len(set(sizes)) == len(sizes) == 8
+
+
+def test_equations_are_shortened_before_they_are_left_out() -> None:
+    """First to one block of each kind, then to matmuls; of steps, all that can be left out are."""
+    whole, kinds, _, matmuls, *_, shortest, without = (each.equations.tables for each in (_long(), *VERSIONS))
+
+    assert ["Forward: block.1; with other widths: block.2", "Forward: block.3"] == [table.title for table in kinds]
+    assert [table.rows for table in kinds] == [whole[0].rows, whole[2].rows]
+    assert [table.rows for table in matmuls] == [whole[0].rows[:1], whole[2].rows[:1]]
+    assert matmuls == shortest
+    assert not without
 
 
 @pytest.mark.parametrize("version", VERSIONS)
