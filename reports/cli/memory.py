@@ -72,7 +72,7 @@ def checkpoint(
 ) -> int:
     """Derive the size of a checkpoint on disk, and check in a real run that training resumes from one bit for bit.
 
-    It includes the progress of training: iteration, random generators' states and the scheduler's.
+    The file includes the progress of training: iteration, random generators' states and the scheduler's.
     """
     if (save_seconds is None) != (failure_hours is None):
         raise click.UsageError("how often to save depends on both --save-seconds and --failure-hours: give both")

@@ -132,21 +132,23 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
     yield (
         ClaimPart(f"{derivation.model} has "),
         *_claims(derivation, [("parameters", " parameters")]),
-        ClaimPart(f". All numbers are of one step ({step}) at {sizes_text(derivation.sizes)}."),
+        ClaimPart(f". All numbers are for one step ({step}) at {sizes_text(derivation.sizes)}."),
     )
     allocated = [
-        ("parameters.bytes", " are parameters"),
-        ("optimizer_state.bytes", " optimizer state"),
-        ("activations.bytes", " activations"),
+        ("parameters.bytes", " for the parameters"),
+        ("optimizer_state.bytes", " for the optimizer state"),
+        ("activations.bytes", " for activations"),
     ]
     yield (
         ClaimPart("Its memory peaks at "),
         *_claims(derivation, [("memory.peak", "")]),
-        ClaimPart("; "),
+        ClaimPart(". It needs "),
         *_claims(derivation, allocated, " and "),
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
-    yield (ClaimPart(f"{story.when} Its largest parts: {'; '.join(story.parts)}.".replace("`", "")),)
+    parts = (part.partition(": ") for part in story.parts)
+    largest = "; ".join(f"{what} ({share})" for share, _, what in parts)
+    yield (ClaimPart(f"{story.when} Its largest parts: {largest}.".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (
         ClaimPart("It executes "),

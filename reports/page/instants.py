@@ -17,7 +17,8 @@ def phase_of(timeline: Timeline) -> str:
     share = Fraction(op - first, max(last - first, 1))
     where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "during"
     repeats = [p for p, _, _ in timeline.phases].count(phase) > 1
-    return f"{where} {'a' if repeats else 'the'} {phase.replace('_', ' ')}"
+    words = "optimizer step" if phase == "optimizer" else phase.replace("_", " ")
+    return f"{where} {'a' if repeats else 'the'} {words}"
 
 
 def called(instant: Instant) -> str:

@@ -16,10 +16,10 @@ _LEFT_OUT = ("flops.backward.matmul", "activations.bytes", "flops.forward.matmul
 def lighter(page: Page) -> Iterator[Page]:
     """Versions of ``page``, each lighter than the one before; each says where the rest is."""
     before = page
-    for page in _lighter(page):
-        if page != before:
-            yield page
-        before = page
+    for version in _lighter(page):
+        if version != before:
+            yield version
+        before = version
 
 
 def _lighter(page: Page) -> Iterator[Page]:
