@@ -147,7 +147,7 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
     parts = (part.partition(": ") for part in story.parts)
-    largest = "; ".join(f"{what} ({share})" for share, _, what in parts)
+    largest = "; ".join(f"{tensors} ({share})" for share, _, tensors in parts)
     yield (ClaimPart(f"{story.when} Its largest parts: {largest}.".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (
