@@ -132,19 +132,15 @@ def derive(
     registry: Registry = REGISTRY,
     cache: bool = True,
     progress: Progress = _silent,
-    specialized: Mapping[str, str] | None = None,
 ) -> Derivation:
     """Every quantity of the step with its worked steps, from a graph (torch-free) or from a spec (traced first).
 
     A derivation from a spec can be evaluated at any other sizes: if the step runs other operators there, it is traced there (``at_sizes``).
-    Dimensions of the spec in ``specialized`` are numbers from the start, each for the reason given.
     """
     from calc.derive.closed_forms import derive as derive_graph
-    from calc.derive.closed_forms import derived_anywhere
 
     if isinstance(source, Spec):
-        run = _Run(options or Options(), cache, progress, specialized or {})
-        return derived_anywhere(source, sizes or {}, lambda requested: _from_intact_cache(source, requested, run, registry))
+        return _derived(source, sizes or {}, _Run(options or Options(), cache, progress), registry)
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     try:
@@ -163,8 +159,14 @@ def derive_at(
     symbols. Where no such trace is possible, the general derivation.
     """
     numbers = dict.fromkeys((name for name in _numbers(derivation) if name in spec.dims), _ONE_SETTING)
-    outcome = outcome_of(lambda: derive(spec, sizes, options=options, cache=cache, progress=progress, specialized=numbers))
-    return derive(spec, sizes, options=options, cache=cache, progress=progress) if isinstance(outcome, Refusal) else outcome
+    outcome = outcome_of(lambda: _derived(spec, sizes, _Run(options, cache, progress, numbers)))
+    return _derived(spec, sizes, _Run(options, cache, progress)) if isinstance(outcome, Refusal) else outcome
+
+
+def _derived(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry = REGISTRY) -> Derivation:
+    from calc.derive.closed_forms import derived_anywhere
+
+    return derived_anywhere(spec, sizes, lambda requested: _from_intact_cache(spec, requested, run, registry))
 
 
 _ONE_SETTING = "the step is derived at this size alone"

@@ -11,6 +11,7 @@ import math
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -222,12 +223,12 @@ def trace_program(spec: Spec, sizes: Mapping[str, int], options: Options, double
     ``TraceError`` where the forward cannot be traced at all.
     """
     basis = basis_of(spec.dimensions)
-    values = basis.values(sizes)
+    values, forward = basis.values(sizes), _ForwardTrace(spec, options, basis, doubles)
     static = {name: values[name] for name in basis.symbols if name in spec.trip_counts}
     while True:
         try:
-            program = _program(spec, basis, sizes, static, options, doubles)
-            if static.keys() == values.keys() or _same_numbers(program, _program(spec, basis, sizes, static, options, doubles, hint_set=1)):
+            program = forward.program(sizes, static)
+            if static.keys() == values.keys() or _same_numbers(program, forward.program(sizes, static, hint_set=1)):
                 return program
             raise TraceError(f"{spec.name}: torch computes a number from sizes by operations that a trace does not see")
         except SpecializationError as pin:
@@ -254,34 +255,43 @@ def _numbers(value: Any) -> list[str]:
     return [n for v in value for n in _numbers(v)] if isinstance(value, tuple) else []
 
 
-def _program(
-    spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool, hint_set: int = 0
-) -> Program:
-    hint_of = {name: hint for name, hint in hints(basis, sizes, hint_set).items() if name not in fixed}
-    env = SizeEnv(hint_of) if hint_of else None
-    at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
-    symbolic = Sizes(**{n: parse(text).value_in(PythonOperators(at)) for n, text in basis.define.items()})
-    recorder = ProgramRecorder(env)
-    made_in = double_by_default() if doubles else contextlib.nullcontext()
-    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:
-        loss, tied = _forward(spec, symbolic, recorder, options)
-    return Program(
-        model=spec.name,
-        symbols=basis.symbols,
-        define=dict(basis.define),
-        folds=tuple((f.whole, f.part, f.quotient) for f in basis.folds if not f.plus),
-        fixed=dict(fixed),
-        hints=hint_of,
-        values=tuple(_with_gradient(tensor, value) for tensor, value in recorder.made),
-        leaves=tuple(recorder.leaves),
-        instructions=tuple(recorder.instructions),
-        loss=loss,
-        guards=tuple(env.size_guards()) if env is not None else (),
-        notes=tuple(spec.notes),
-        provenance={**torch_version(), "python": platform.python_version()},
-        tied=tied,
-        nbytes=dict(recorder.nbytes),
-    )
+@dataclass(frozen=True, slots=True)
+class _ForwardTrace:
+    """What each trace of one forward has in common."""
+
+    spec: Spec
+    options: Options
+    basis: Basis
+    doubles: bool
+
+    def program(self, sizes: Mapping[str, int], fixed: Mapping[str, int], hint_set: int = 0) -> Program:
+        """The program in symbols, except for the numbers ``fixed``; ``hint_set`` selects the hints."""
+        spec, basis = self.spec, self.basis
+        hint_of = {name: hint for name, hint in hints(basis, sizes, hint_set).items() if name not in fixed}
+        env = SizeEnv(hint_of) if hint_of else None
+        at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
+        symbolic = Sizes(**{n: parse(text).value_in(PythonOperators(at)) for n, text in basis.define.items()})
+        recorder = ProgramRecorder(env)
+        made_in = double_by_default() if self.doubles else contextlib.nullcontext()
+        with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:
+            loss, tied = _forward(spec, symbolic, recorder, self.options)
+        return Program(
+            model=spec.name,
+            symbols=basis.symbols,
+            define=dict(basis.define),
+            folds=tuple((f.whole, f.part, f.quotient) for f in basis.folds if not f.plus),
+            fixed=dict(fixed),
+            hints=hint_of,
+            values=tuple(_with_gradient(tensor, value) for tensor, value in recorder.made),
+            leaves=tuple(recorder.leaves),
+            instructions=tuple(recorder.instructions),
+            loss=loss,
+            guards=tuple(env.size_guards()) if env is not None else (),
+            notes=tuple(spec.notes),
+            provenance={**torch_version(), "python": platform.python_version()},
+            tied=tied,
+            nbytes=dict(recorder.nbytes),
+        )
 
 
 def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:

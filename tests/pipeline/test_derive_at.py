@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,15 +95,15 @@ def test_one_setting_is_traced_at_its_own_sizes_and_cached_by_them(cache: None) 
 
 def test_where_numbers_cannot_be_traced_the_derivation_is_general(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace with numbers that is refused is no refusal of the step."""
-    derived, general, specialized = pipeline.derive, calc.derive(chain(), cache=False), list[object]()
+    derived, general, specialized = pipeline._derived, calc.derive(chain(), cache=False), list[object]()
 
-    def refusing(*arguments: Any, **options: Any) -> Derivation:
-        specialized.append(options.get("specialized"))
-        if specialized[-1]:
+    def refusing(spec: Spec, sizes: Mapping[str, int], run: Any, *registry: Any) -> Derivation:
+        specialized.append(run.specialized)
+        if run.specialized:
             raise TraceError("refused here")
-        return derived(*arguments, **options)
+        return derived(spec, sizes, run, *registry)
 
-    monkeypatch.setattr(pipeline, "derive", refusing)
+    monkeypatch.setattr(pipeline, "_derived", refusing)
     here = pipeline.derive_at(general, chain(), {}, Options(mode="infer"), cache=False)
 
     assert numbers(here) == numbers(calc.derive(chain(), cache=False, mode="infer"))
