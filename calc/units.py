@@ -177,7 +177,9 @@ TYPED: dict[str, Words] = {
     "bandwidth": {f"{prefix}bit/s": Fraction(1000**power, 8) for prefix, power in PREFIXES.items()},
     "work": {**_prefixed("flop", "flops"), **_each([("PFdays PF-days", _DAY * 10**15)])},
     "rate": _prefixed("FLOPS", "flop/s", "OP/s", "OPS"),
-    "time": _each([("sec", 1), ("d", _DAY)]),
+    "time": _each([("sec", 1), ("d", _DAY), ("kh", 10**3 * _HOUR), ("Mh", 10**6 * _HOUR)]),
+    "energy": _prefixed("WH"),
+    "intensity": _each([("g/KWh", 1), ("kg/KWh", 1000)]),
     "count": _each([("Ki", 2**10), ("Mi", 2**20)]),
     "money/h": _each([("$/h $/hour $", 1)]),
 }

@@ -34,7 +34,9 @@ def question(name: str) -> Question:
     for family, names in FAMILIES.items():
         if name in names:
             return next(q for q in _of(family) if q.name == name)
-    raise BadInputError(f"unknown question {name[:40]!r}: {suggestion(name, all_names())}")
+    by_answer = [q.name for q in all_questions() if q.variable(q.answer).key == name]
+    meant = f"did you mean {by_answer[0]}?" if by_answer else suggestion(name, all_names())
+    raise BadInputError(f"unknown question {name[:40]!r}: {meant}")
 
 
 def all_names() -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from calc.capacity.questions.variables import (
     ACHIEVED,
     ACTIVE,
     BATCH,
+    DAYS,
+    DEVICE_HOURS,
     HEAD_WIDTH,
     HEADS,
     LAYERS,
@@ -18,6 +20,7 @@ from calc.capacity.questions.variables import (
     PEAK,
     SEQUENCE,
     SPEED_OF_ONE,
+    TOKENS,
     VOCABULARY,
     WIDTH,
 )
@@ -26,15 +29,17 @@ _WORK = Variable("F", "flops", "FLOP", "FLOPs done")
 _SECONDS = Variable("s", "seconds", "s", "time")
 _RATE = Variable("R", "rate", "FLOP/s", "rate achieved, all devices together")
 _SHARE = (Equation("X", "R/n", "evenly over the devices"), Equation("u", "X/P", "achieved over peak"))
+_OF_HOURS = "FLOPs over the time of all devices; an hour has 3,600 s"
 _DENSE = "the dense peak of the dtype of the matmuls"
 
 MFU_OF = Question(
     "mfu",
     "model FLOPs utilization: the FLOP/s that serve the model over the peak",
-    (_WORK, _SECONDS, ONE_DEVICE, PEAK, _RATE, ACHIEVED, MFU),
+    (_WORK, _SECONDS, ONE_DEVICE, DEVICE_HOURS, PEAK, _RATE, ACHIEVED, MFU),
     (Equation("R", "F/s", "FLOPs over time"), *_SHARE),
     "u",
-    also=("R",),
+    with_given={"H": (Equation("X", "F/(3600*H)", _OF_HOURS),)},
+    also=("X",),
     notes=("model FLOPs, without recomputation; with it: napkin ask hfu", _DENSE),
     source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
 )
@@ -47,15 +52,19 @@ HFU_OF = replace(
 )
 TRAINING_MFU = Question(
     "training-mfu",
-    "model FLOPs utilization of a training, from its tokens per second",
+    "model FLOPs utilization of a training, from its tokens per second, or from tokens and device hours or days",
     (
         ACTIVE, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
         Variable("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),
-        SPEED_OF_ONE, ONE_DEVICE, PEAK, PER_TOKEN, _RATE, ACHIEVED, MFU,
+        SPEED_OF_ONE, TOKENS, DEVICE_HOURS, DAYS, ONE_DEVICE, PEAK, PER_TOKEN, _RATE, ACHIEVED, MFU,
     ),
     (Equation("R", "c*r", "FLOPs of each token"), *_SHARE),
     "u",
-    with_given={"v": (Equation("r", "n*v", "each device takes its own tokens"),)},
+    with_given={
+        "v": (Equation("r", "n*v", "each device takes its own tokens"),),
+        "t": (Equation("r", "D/(86400*t)", "tokens over time; a day has 86,400 s"),),
+        "H": (Equation("X", "c*D/(3600*H)", _OF_HOURS),),
+    },
     choices=(
         QuestionChoice(
             "convention",
@@ -67,7 +76,7 @@ TRAINING_MFU = Question(
             "weights only",
         ),
     ),
-    also=("R",),
+    also=("X",),
     notes=(_DENSE,),
     source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
 )  # fmt: skip
@@ -93,6 +102,7 @@ STEP_CONVENTION = QuestionChoice(
     },
     "model FLOPs",
 )
+_COUNTED_SHARE = replace(MFU, meaning="utilization, of the FLOPs that are counted")
 _TRANSFORMER = (BATCH, SEQUENCE, LAYERS, WIDTH, VOCABULARY, _WORK)
 TRANSFORMER_FLOPS = Question(
     "transformer-flops",
@@ -106,7 +116,7 @@ TRANSFORMER_MFU = replace(
     TRANSFORMER_FLOPS,
     name="transformer-mfu",
     summary="utilization of a transformer's training step, as a paper counts it",
-    variables=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, ACHIEVED, MFU),
+    variables=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, ACHIEVED, _COUNTED_SHARE),
     equations=MFU_OF.equations,
     answer="u",
     also=("F", "X"),

@@ -1,5 +1,5 @@
-"""Parses numbers with unit suffixes exactly, and their products: ``70e9``, ``15T``, ``80GB``, ``50%``, ``3.35TB/s``, ``400e3*1024*1024``.
-"""
+"""Parses numbers with unit suffixes exactly, and their products: ``70e9``, ``1,082,990``, ``15T``, ``80GB``, ``50%``, ``3.35TB/s``,
+``400e3*1024*1024``."""
 
 from __future__ import annotations
 
@@ -46,8 +46,12 @@ class ParsedValue:
 
 
 _TIMES = re.compile(r"[*·×]")
+_CO2 = re.compile(r"\s*CO[2₂]\s?-?(e|eq|equivalent)?\b")  # kgCO2eq/kWh
 _SUM = re.compile(r"[^eE\s]\s*\+\s*\d")  # 1e+25 is none
-_NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?")
+_NUMBER = re.compile(
+    r"(?P<sign>[+-]?)\$?(?P<number>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d[\d_]*)(?:\.\d*)?|\.\d+)"
+    r"(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?"
+)
 
 
 def read(name: str, typed: Typed, unit: str, *, integer: bool = False) -> ParsedValue:
@@ -104,7 +108,7 @@ def _number(name: str, text: str, unit: str) -> ParsedValue:
     exponent = match["exponent"] or "0"
     if len(exponent.lstrip("+-").lstrip("0")) > 2 or abs(int(exponent)) > _LARGEST_EXPONENT:
         raise BadInputError(f"{name} = {_clip(text)} has too large an exponent: numbers are {_RANGE}")
-    value = Fraction(match["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
+    value = Fraction(re.sub("[_,]", "", match["number"]).rstrip(".") or "0") * Fraction(10) ** int(exponent)
     if match["below"]:
         value = _divided(name, text, value, int(match["below"]))
     suffix = text[match.end() :].strip()
@@ -126,8 +130,11 @@ def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fr
     if not suffix or suffix == unit:
         return Fraction(1)
     suffixes = _SUFFIXES[kind]
-    if suffix in suffixes:
-        return suffixes[suffix] / size
+    plain = _CO2.sub("", suffix) if kind in ("mass", "intensity") else suffix
+    if plain in suffixes:
+        return suffixes[plain] / size
+    if unit == "h" and suffix in _SUFFIXES["count"]:  # 2.788M device hours, as papers have them
+        return _SUFFIXES["count"][suffix]
     if kind == "bandwidth" and suffix in _SUFFIXES["memory"]:
         raise BadInputError(f"{name} = {_clip(text)} is an amount of memory: {name} is in {unit}, write {float(value):g}{suffix}/s")
     if kind in ("memory", "bandwidth"):

@@ -327,3 +327,30 @@ def test_emissions_of_gpt_3_are_those_of_the_publication() -> None:
         "carbon needs pue (power of the building over that of the devices) and intensity (CO₂ equivalent that the grid emits for an energy)"
         ": give them, e.g. pue=1.1 intensity=400g/kWh"
     )
+
+
+def test_a_utilization_follows_from_the_totals_that_papers_print() -> None:
+    """Touvron et al. 2023, Llama 2 (arXiv 2307.09288), table 2: 1,720,320 A100 hours for 70B. DeepSeek-V3 (arXiv 2412.19437), table 1:
+    2.664M H800 hours for 14.8T tokens and 37B active parameters. Over days and devices the answer is the same."""
+    llama = {"parameters": "70e9", "tokens": "2T", "gpu": "a100-sxm-80"}
+    share = Fraction(6 * 70 * 10**9 * 2 * 10**12, 1_720_320 * 3600 * 312 * 10**12)
+    deepseek = ask("training-mfu", parameters="37B", tokens="14.8T", gpu_hours="2.664M", gpu="h800-sxm")
+
+    assert ask("training-mfu", **llama, gpu_hours="1,720,320").value == share
+    assert ask("training-mfu", **llama, gpus=2048, days=Fraction(1_720_320, 24 * 2048)).value == share
+    assert ask("mfu", flops=6 * 70 * 2 * 10**21, gpu_hours="1,720,320", gpu="a100-sxm-80").value == share
+    assert ask("gpu-hours", **llama, mfu=share).value == 1_720_320
+    assert deepseek.value == Fraction(6 * 37 * 148 * 10**20, 2_664_000 * 3600 * 9895 * 10**11)
+    assert [further.label for further in deepseek.also] == ["rate achieved, each device"]  # of each device: how many there are is not given
+
+
+def test_carbon_is_asked_in_the_units_of_papers() -> None:
+    """Luccioni et al. 2022, BLOOM (arXiv 2211.02001), table 3: 1,082,990 hours of 400 W, 433,196 kWh, 57 gCO2eq/kWh, 24.69 tonnes. Llama 2,
+    table 2: 291.42 tCO2eq. DeepSeek-V3, table 1: 2.788M hours at $2 are $5.576M."""
+    bloom = ask("carbon", gpu_hours="1,082,990", power="400W", pue=1, intensity="57 gCO2eq/kWh")
+
+    assert bloom.value == Fraction(433_196 * 57, 1000)
+    assert round(bloom.value / 1000, 2) == Fraction("24.69")
+    assert ask("carbon", energy="433,196kWh", intensity="0.057kgCO2eq/KWh").value == bloom.value
+    assert round(ask("carbon", gpu_hours=1_720_320, power=400, pue="1.1", intensity="0.385kg/kWh").value / 1000, 2) == Fraction("291.42")
+    assert ask("cost", gpu_hours="2.788M", price="$2").value == 5_576_000

@@ -13,6 +13,7 @@ from tests.capacity.questions.asked import RUN, refusal
 
 @pytest.mark.parametrize(("question", "given", "said"), [
     ("training-tim", {}, "unknown question 'training-tim': did you mean training-time?"),
+    ("emissions", {}, "unknown question 'emissions': did you mean carbon?"),
     ("training-time", {**RUN, "gpu": "h100-sxn"}, "unknown accelerator 'h100-sxn': did you mean h100-sxm?"),
     ("training-time", {**RUN, "tokens": "-15T"}, "tokens = '-15T' must be more than 0"),
     ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is above 1: did you mean 0.6, or 60%?"),

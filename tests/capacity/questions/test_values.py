@@ -15,6 +15,9 @@ from calc.errors import BadInputError
 
 @pytest.mark.parametrize(("typed", "unit", "value"), [
     ("70e9", "parameters", 70 * 10**9), ("15T", "tokens", 15 * 10**12), ("70B", "parameters", 70 * 10**9), ("1_000", "devices", 1000),
+    ("1,082,990", "h", 1_082_990), ("12,345.5", "1", Fraction(24691, 2)), ("2.788M", "h", 2_788_000), ("180K", "h", 180_000),
+    ("30.84Mh", "h", 30_840_000),
+    ("57gCO2eq/kWh", "g/kWh", 57), ("0.057 kg CO₂e/KWh", "g/kWh", 57), ("291.42 tCO2-eq", "kg", 291_420), ("433,196 kWH", "kWh", 433_196),
     ("80GB", "bytes", 80 * 10**9), ("80GiB", "bytes", 80 * 2**30), ("1.5KiB", "bytes", 1536), ("80 GB", "bytes", 80 * 10**9),
     ("30days", "days", 30), ("12h", "days", Fraction(1, 2)), ("2weeks", "days", 14), ("30", "days", 30), ("3ms", "s", Fraction(3, 1000)),
     ("50%", "share", Fraction(1, 2)), ("0.1", "share", Fraction(1, 10)), (0.1, "share", Fraction(1, 10)), ("1/3", "share", Fraction(1, 3)),
@@ -47,6 +50,10 @@ def test_a_number_is_read_exactly(typed: str | float | Fraction, unit: str, valu
     (float("inf"), "tokens", "x = 'inf' is not a number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
     (True, "tokens", "x = True is not a number"),
     ("1/0", "1", "x = '1/0' divides by 0"),
+    ("1,00", "tokens", "x = '1,00': unknown unit ',00'; x is in tokens, e.g. 70e9, 70B, 15T"),
+    ("1,0000", "tokens", "x = '1,0000': unknown unit ',0000'; x is in tokens, e.g. 70e9, 70B, 15T"),
+    ("3MCO2", "tokens", "x = '3MCO2': unknown unit 'MCO2'; x is in tokens, e.g. 70e9, 70B, 15T"),
+    ("5M", "days", "x = '5M' is a count: x is in days, e.g. 30days, 12h, 5min, 3ms"),
     ("30parsec", "days", "x = '30parsec': unknown unit 'parsec'; x is in days, e.g. 30days, 12h, 5min, 3ms"),
     ("3.35TB", "bytes/s", "x = '3.35TB' is an amount of memory: x is in bytes/s, write 3.35TB/s"),
     ("80GIB", "bytes", "x = '80GIB': unknown unit 'GIB'; did you mean GiB? x is in bytes, e.g. 80GB, 80GiB"),
