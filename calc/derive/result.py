@@ -196,7 +196,8 @@ class Quantity:
 
     @cached_property
     def expr(self) -> sp.Expr:
-        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name.
+        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name; as in SymPy, a name
+        that the expression does not contain changes nothing, while ``subs`` and ``at`` of the quantity refuse a misspelled one.
 
         ``sympy.solve`` finds only integer solutions for such symbols, and few of a maximum: ``calc.ask("largest-batch", model=…,
         memory="80GB")`` solves for the largest size within a budget, also ``largest-sequence``, ``largest-depth``, ``largest-width``.
@@ -236,6 +237,7 @@ class Quantity:
     def at(self, **sizes: int) -> QuantityValue:
         """Exact integer at the given sizes, with its ``unit``; dimensions not given keep the derivation's values.
 
+        Raises ``DimensionError`` for a name that is no dimension of the model: ``at(Z=8)``.
         Where the step runs other operators (a batch of one, few layers), it is traced there, which takes seconds and torch.
         """
         if self._evaluator is None:

@@ -100,12 +100,12 @@ def resume(
                 _trained(run, saved_after - 1)
             progress(f"writing a checkpoint, then {_steps(2 * (steps - saved_after), seconds)}")
             is_same = _save(run, saved_after, path)
-            progress(f"{_steps(steps - saved_after, seconds)} without interruption")
+            progress(f"training on without interruption: {_steps(steps - saved_after, seconds)}")
             straight = _trained(run, steps - saved_after)
             files = _files(run, progress) if with_files else None
         if not is_same:
             straight = _uninterrupted(spec, at, options, device, steps, schedule, seed)
-        progress(f"{_steps(steps - saved_after, seconds)} of a new model, from the checkpoint")
+        progress(f"training a new model from the checkpoint: {_steps(steps - saved_after, seconds)}")
         with _scheduled(spec, at, options, device, schedule, seed) as run:
             steps_done = _restored(run, path, corrupt, seed + 1)
             resumed = _trained(run, steps - steps_done)

@@ -219,6 +219,7 @@ class Regenerated:
         """The report that ``inputs`` make; of a site, every page."""
         key = (replace(inputs, model="") if inputs.kind == SITE else inputs).text()
         if key not in self._texts:
+            progress("making it again, which takes as long as it did the first time")
             self._texts[key] = _remade(inputs, sources, templates, progress, self.formats)
         return self._texts[key]
 

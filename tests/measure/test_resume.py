@@ -133,8 +133,8 @@ def test_every_stage_is_named_and_none_runs_twice() -> None:
         "building the model",
         "the first step",
         "writing a checkpoint, then 4 steps",
-        "2 steps without interruption",
-        "2 steps of a new model, from the checkpoint",
+        "training on without interruption: 2 steps",
+        "training a new model from the checkpoint: 2 steps",
         "comparing every bit",
     ] == told
 
