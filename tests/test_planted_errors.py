@@ -17,9 +17,10 @@ import pytest
 
 import calc.rules.families  # noqa: F401  # importing it fills the registry
 from calc.derive.accumulate import PHASES, Accumulator
-from calc.derive.result import CoverageRow, Derivation, Quantity
+from calc.derive.result import Derivation, Quantity
 from calc.errors import UnbackedSizeError
 from calc.graph.basis import basis_of
+from calc.graph.coverage import CoverageRow
 from calc.graph.step import StepTrace
 from calc.measure import Measurement, measure
 from calc.pipeline.check import Report, check, compare

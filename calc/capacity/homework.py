@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from calc.capacity.questions.peak_line import PeakLine, line_through
-from calc.derive.model_parts import MIX, SCORES
+from calc.derive.part_names import MIX, SCORES
 from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation, Quantity
 from calc.derive.side_by_side import side_by_side

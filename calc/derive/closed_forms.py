@@ -13,8 +13,8 @@ from calc.derive import cases, coverage, groups
 from calc.derive import peak as memory
 from calc.derive.accumulate import Accumulator
 from calc.derive.analysis import PEAKS, Analysis, analyse
-from calc.derive.model_parts import place
 from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
+from calc.derive.part_names import place
 from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
 from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step

@@ -20,16 +20,26 @@ from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
 from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
+from calc.derive.part_names import (
+    ATTENTION,
+    EMBEDDING,
+    EXPERTS,
+    FEED_FORWARD,
+    HEAD,
+    LOSS,
+    MIX,
+    NAMES,
+    NORMS,
+    PROJECT,
+    QKV,
+    REMAINDER,
+    ROUTER,
+    SCORES,
+    SOFTMAX,
+)
 from calc.graph.step import RECOMPUTED, Op, Saved, StepTrace, Tensor
 from calc.rules.registry import Cost
 
-EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, REMAINDER = (
-    "embedding", "query, key and value", "Q Kᵀ", "softmax", "P V", "attention output", "attention", "feed-forward", "experts", "router",
-    "norms", "head", "loss", "other",
-)  # fmt: skip
-_LAYER = (EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER)
-_AROUND = (NORMS, HEAD, LOSS, REMAINDER)
-NAMES = frozenset((*_LAYER, *_AROUND))
 # A part by module path: which one is known when the paths of all traces are.
 _OWN = ""
 _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
@@ -46,13 +56,6 @@ _WHOLE_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm")
 _NORM = re.compile(rf"{_WHOLE_NORM.pattern}|r?sqrt")
 _LOSS = re.compile(r"loss|log_softmax")
 _ACTIVATION = re.compile(r"(elu|silu|mish|sigmoid|tanh|softplus|threshold|hardswish|glu|erf)_?\.")
-
-
-def place(part: str) -> int:
-    """The place of a part in a table: a module path is behind the parts of a layer, that of the whole optimizer the last."""
-    if part in NAMES:
-        return _LAYER.index(part) if part in _LAYER else len(_LAYER) + 1 + _AROUND.index(part)
-    return len(NAMES) + 1 if part == "(optimizer)" else len(_LAYER)
 
 
 @dataclass(frozen=True, slots=True)

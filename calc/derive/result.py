@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from calc.derive.live_bytes import Timeline
 from calc.derive.quantities import absent, require_count
 from calc.errors import BadInputError, UnknownQuantityError, suggestion
-from calc.graph.coverage import CoverageRow as CoverageRow
-from calc.graph.coverage import Ledger
-from calc.graph.step import Assumption, StepTrace, TracedDim
 from calc.platform import arguments
 from calc.platform.reading import clipped
 from calc.platform.tables import text_table
 from calc.symbolic.assignments import sizes_text
-from calc.symbolic.expression import Expression
 from calc.units import QuantityValue, Unit
 
 if TYPE_CHECKING:
     import sympy as sp
 
+    from calc.derive.live_bytes import Timeline
     from calc.derive.peak_crossovers import PeakCrossovers
+    from calc.graph.coverage import CoverageRow, Ledger
+    from calc.graph.guards import Assumption, TracedDim
+    from calc.graph.step import StepTrace
+    from calc.symbolic.expression import Expression
 
 
 _LONGEST_SHOWN = 400  # characters of one quantity
@@ -375,6 +375,8 @@ class Derivation:
     @property
     def ledger(self) -> Ledger:
         """The operators of the step, with their calls and FLOPs."""
+        from calc.graph.coverage import Ledger
+
         return Ledger(self.coverage)
 
     @cached_property

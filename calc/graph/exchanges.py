@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.graph.step import Assumption
+from calc.graph.guards import Assumption
 
 # The quantities in which the default step is measured too, as verbs.
 _MEASURED = {"activations.bytes": "saves", "memory.peak": "holds at its peak"}

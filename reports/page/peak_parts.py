@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from calc.derive.live_bytes import Alive, Timeline
-from calc.derive.model_parts import EXPERTS, NAMES, NORMS
+from calc.derive.part_names import EXPERTS, NAMES, NORMS
 from calc.derive.result import Candidate, Derivation
 from calc.units import Unit
 from reports.page.operator_words import in_words, operator_words, without_backticks

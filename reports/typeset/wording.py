@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.derive.model_parts import ATTENTION
+from calc.derive.part_names import ATTENTION
 from calc.graph.guards import Assumption, TracedDim, divides
 from calc.symbolic.expression import Compare, FunctionCall, Name, Not, Number, Sum
 from calc.symbolic.parser import ExpressionError, parse

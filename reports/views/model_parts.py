@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.derive.model_parts import place
+from calc.derive.part_names import place
 from calc.units import Unit
 from reports.typeset.numbers import amount, percent
 from reports.typeset.wording import undivided

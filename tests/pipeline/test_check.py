@@ -9,9 +9,10 @@ import pytest
 import sympy as sp
 import torch
 
-from calc.derive.result import CoverageRow, Derivation, Quantity
+from calc.derive.result import Derivation, Quantity
 from calc.dimensions import Dim
 from calc.errors import BadInputError, DimensionError, MeasurementError
+from calc.graph.coverage import CoverageRow
 from calc.graph.step import TracedDim
 from calc.measure import measure
 from calc.options import Options

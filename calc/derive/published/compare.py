@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.derive.model_parts import MIX, SCORES, SOFTMAX
+from calc.derive.part_names import MIX, SCORES, SOFTMAX
 from calc.derive.published.tables import PublishedCell, PublishedTable
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb.corrections import explained

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.derive import model_parts as parts
+from calc.derive import part_names as parts
 from calc.units import Unit
 
 _FLOPS = ("flops.forward.matmul",)

@@ -1,0 +1,18 @@
+"""The names of the parts of a model, and their order in a table. Apart from ``model_parts``: a stored answer needs the names alone."""
+
+from __future__ import annotations
+
+EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, REMAINDER = (
+    "embedding", "query, key and value", "Q Kᵀ", "softmax", "P V", "attention output", "attention", "feed-forward", "experts", "router",
+    "norms", "head", "loss", "other",
+)  # fmt: skip
+_LAYER = (EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER)
+_AROUND = (NORMS, HEAD, LOSS, REMAINDER)
+NAMES = frozenset((*_LAYER, *_AROUND))
+
+
+def place(part: str) -> int:
+    """The place of a part in a table: a module path is behind the parts of a layer, that of the whole optimizer the last."""
+    if part in NAMES:
+        return _LAYER.index(part) if part in _LAYER else len(_LAYER) + 1 + _AROUND.index(part)
+    return len(NAMES) + 1 if part == "(optimizer)" else len(_LAYER)
