@@ -26,7 +26,7 @@ from reports.figures.shapes import Figure
 from reports.jobs import job
 from reports.jobs.request import Request, json_text
 from reports.page.build import PageContent, build, today
-from reports.page.equations import NO_EQUATIONS, equations_document
+from reports.page.equations import NO_EQUATIONS, ModelSection, equations_document, matmuls_only, one_of_each_kind
 from reports.page.inputs import FORMATS, REPORT, Inputs, digest_of, file_of, folder_digest
 from reports.page.lighter import lighter
 from reports.page.model import Command
@@ -117,8 +117,7 @@ def _content(
     checks, unchecked = _checked(request, derivation, device, progress)
     live, no_timeline = (None, _CHOSEN) if only else job.timeline(derivation, progress)
     levers = () if only else job.levers(derivation, request, progress)
-    elsewhere = f"napkin gradients {shlex.quote(request.written or request.model)} prints them"
-    equations = replace(NO_EQUATIONS, why=elsewhere) if only else job.equations(derivation, progress)
+    equations = _equations(request, derivation, progress, bool(only), quantities)
     progress("writing the report")
     gpu = shown.id if shown is not None else ""
     return PageContent(
@@ -139,6 +138,17 @@ def _content(
         only=only,
         further=() if quantities or not only else _further(request),
     )
+
+
+def _equations(
+    request: Request, derivation: Derivation, progress: Progress, few: bool, quantities: Collection[str]
+) -> ModelSection:
+    """The equations of the model: all, of a page with a ``few`` quantities the matmuls, and none where the user named those."""
+    command = f"napkin gradients {shlex.quote(request.written or request.model)}"
+    if few and quantities:
+        return replace(NO_EQUATIONS, why=f"{command} prints them")
+    section = job.equations(derivation, progress)
+    return matmuls_only(one_of_each_kind(section), f"{command} prints all equations") if few else section
 
 
 def _shown(look: Look, quantities: Collection[str]) -> Collection[str]:
@@ -286,7 +296,7 @@ def _further(request: Request) -> tuple[Command, ...]:
     line = f"napkin report {_line(request, request.sizes)} --template homework --quantity"
     return (
         Command("Every step of a quantity, memory.peak say:", f"{line} memory.peak"),
-        Command("Every step of all quantities, and the equations of the model:", f"{line} {ALL}"),
+        Command("Every step of all quantities, and every equation of the model:", f"{line} {ALL}"),
     )
 
 

@@ -78,12 +78,12 @@ def _with_others(first: EquationTable, others: Sequence[EquationTable]) -> str:
     return f"{first.title}; with other widths: {', '.join(titles)}" if titles else first.title
 
 
-def matmuls_only(section: ModelSection) -> ModelSection:
-    """The section with the matmuls and the gradients of parameters."""
+def matmuls_only(section: ModelSection, others: str) -> ModelSection:
+    """The section with the matmuls and the gradients of parameters. ``others``: where the other equations are."""
     tables = tuple(replace(table, rows=tuple(row for row in table.rows if row.flops or row.parameter)) for table in section.tables)
     if tables == section.tables:
         return section
-    note = "Only matmuls and gradients of parameters are shown: the other equations are in the Markdown report."
+    note = f"Only matmuls and gradients of parameters are shown: {others}."
     return replace(section, tables=tuple(table for table in tables if table.rows), notes=(*section.notes, note))
 
 

@@ -27,7 +27,7 @@ def _lighter(page: Page) -> Iterator[Page]:
     yield page
     page = replace(page, chapters=tuple(map(_with_leading_candidates, page.chapters)))
     yield page
-    page = replace(page, equations=matmuls_only(page.equations))
+    page = replace(page, equations=matmuls_only(page.equations, "the other equations are in the Markdown report"))
     yield page
     for name in _LEFT_OUT:
         page = replace(page, chapters=tuple(replace(c, aside=True) if c.quantity == name else c for c in page.chapters))

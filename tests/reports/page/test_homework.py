@@ -103,8 +103,8 @@ def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path
 
 
 def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Path) -> None:
-    """GPT-2 XL: what the questions of the exercise sheet ask for, and all FLOPs of a step, each by part and without steps; the page names
-    the command that has them, and is verified by making it again."""
+    """GPT-2 XL: what the questions of the exercise sheet ask for, and all FLOPs of a step, each by part and without steps; matmuls and
+    gradients as equations. The page names the commands that have the rest, and is verified by making it again."""
     sizes = ("d=1600", "h=25", "L=48", "T=1024", "B=1")
     assert run("report", "gpt2", *sizes, "--template", "homework", "-o", str(tmp_path)).exit_code == 0
     page = tmp_path / "report.md"
@@ -113,7 +113,9 @@ def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Pat
     quantities = re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE)
     assert sorted(quantities) == sorted((*ASSIGNMENT, "flops.step.total"))
     assert re.findall(r"^Largest parts of (.*):$", text, re.MULTILINE) == quantities
-    assert len(text.splitlines()) < 350
+    assert len(text.splitlines()) < 450
+    assert "gradients of parameters are shown: napkin gradients gpt2 prints all equations." in text
+    assert "| `∂L/∂mlp.c_fc.W = ∂L/∂mlp.c_fc.Yᵀ ln_2.Y` (**parameter**) | (f, d) | 2·B·T·d·f |" in text
     assert not re.search(r"^#### ", text, re.MULTILINE)
     assert "| feed-forward | 2,013,265,920,000 | 57.4\u00a0% |" in text  # 4·1024·1600·6400·48
     line = "napkin report gpt2 -d d=1600 -d h=25 -d L=48 -d T=1024 -d B=1 --template homework --quantity"
