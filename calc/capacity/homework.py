@@ -8,7 +8,7 @@ need neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -25,7 +25,7 @@ from calc.mathematics.updates.cost import executed
 from calc.memory import search
 from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic import branches
-from calc.symbolic.algebra import Algebra
+from calc.symbolic.algebra import Algebra, to_sympy
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Sum, walk
@@ -220,19 +220,28 @@ def _matmul_list(one: Derivation) -> ExerciseTable:
             text = branches.at_hand(addend.expr, one.sizes)
             value = int(evaluate_text(text, one.sizes))
             label = part.part if part.part in (SCORES, MIX) else addend.label
-            share, written = Fraction(value, total), once.get((addend.module_path, addend.label))
-            rows.append(ExerciseRow(f"{addend.module_path}: {label}", text, (value,), (share,), written))
+            written = _of_this_row(text, once.get((addend.module_path, addend.label), []), one.trip_counts)
+            rows.append(ExerciseRow(f"{addend.module_path}: {label}", text, (value,), (Fraction(value, total),), written))
     return ExerciseTable("matmuls of a forward pass", "FLOP", ("",), tuple(rows))
 
 
-def _once(derivation: Derivation) -> Mapping[tuple[str, str], Expression]:
-    """What the rules count for each matmul of a forward, by module path and label; those of one path and label as a sum."""
+def _of_this_row(text: str, bodies: Sequence[Expression], trip_counts: Collection[str]) -> Expression | None:
+    """Of the ``bodies`` of one module path and label, the one that the closed form ``text`` is a number of layers of; else their sum."""
+    if len(bodies) < 2:
+        return bodies[0] if bodies else None
+    ratios = [(to_sympy(text) / to_sympy(as_text(body)), body) for body in bodies]
+    matching = [body for ratio, body in ratios if {symbol.name for symbol in ratio.free_symbols} <= set(trip_counts)]
+    return matching[0] if len(matching) == 1 else Sum(tuple(bodies))
+
+
+def _once(derivation: Derivation) -> Mapping[tuple[str, str], list[Expression]]:
+    """What the rules count for each matmul of a forward, by module path and label."""
     written: dict[tuple[str, str], list[Expression]] = {}
     for step in derivation.steps:
         for addend in walk(step.before) if step.quantity == FORWARD and step.operators else ():
             if isinstance(addend, Labelled):
                 written.setdefault((step.title, addend.label.rpartition(": ")[2]), []).append(addend.body)
-    return {key: bodies[0] if len(bodies) == 1 else Sum(tuple(bodies)) for key, bodies in written.items()}
+    return written
 
 
 def _part_table(

@@ -76,6 +76,14 @@ def test_a_matmul_is_written_as_its_shapes_are_multiplied(answers: Mapping[str, 
     assert [*(XL["L"] * flops for flops in once[:-1]), once[-1]] == [row.values[0] for row in rows]
 
 
+def test_two_matmuls_of_one_module_are_written_apart() -> None:
+    """x W₁ and then W₂ of one module, 2·B·D² and 2·B·D·K: each with its own shapes."""
+    (exercise,) = homework(calc.derive(calc.load("two-layer")), quantities=("flops.forward.matmul",))[:1]
+    rows = exercise.tables[0].rows
+
+    assert [(row.expr, row.once and as_text(row.once)) for row in rows] == [("2*B*D**2", "2*B*D*D"), ("2*B*D*K", "2*B*D*K")]
+
+
 def test_the_steps_of_an_answer_are_those_at_its_sizes(answers: Mapping[str, Exercise]) -> None:
     """One sequence, the longer one, and the batch that was found."""
     assert answers["matmuls"].at == (("B", 1),)
