@@ -347,7 +347,7 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
         peak = _peak(derivation, batch) if batch else None
         if peak is not None:
             at = derivation.at_sizes({**_given(derivation), "B": batch})
-            largest, why = at["memory.peak"].largest_candidate, because + _peak_line(derivation, at, batch)
+            largest, why = at["memory.peak"].largest_candidate, because + _peak_line(derivation, batch)
             text = None if largest is None else branches.at_hand(largest.expr, at.sizes)
             results.append(ExerciseResult(f"peak at B = {batch:,}", Fraction(peak), "byte", text, why))
     at = derivation.at_sizes({**_given(derivation), "B": max(size, 1)})
@@ -355,9 +355,9 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
     return Exercise("largest-batch", question, "memory.peak", tuple(results), (live,), (("B", at.sizes["B"]),))
 
 
-def _peak_line(derivation: Derivation, at: Derivation, batch: int) -> str:
-    """The peak around ``batch``, where the step is ``at``, as a·B + b with its range, as text behind a reason; empty where it is no
-    line."""
+def _peak_line(derivation: Derivation, batch: int) -> str:
+    """The peak around ``batch`` as a·B + b with its range, as text behind a reason; empty where it is no line."""
+    at = derivation.at_sizes({**_given(derivation), "B": max(batch, 2)})
     line = _line(derivation, [branches.at_hand(c.expr, at.sizes) for c in at["memory.peak"].candidates], batch, alone=False)
     return "" if line is None else f"; the peak is {_written(line)} for {line.range('B')}"
 

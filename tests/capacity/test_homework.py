@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +175,27 @@ def test_only_the_quantities_that_are_asked_for(xl: Derivation) -> None:
     assert backward.question == (
         "Give flops.backward.matmul in closed form, and its value: matrix multiplications of the backward, as autograd executes them."
     )
+
+
+@pytest.mark.slow
+def test_the_peak_as_a_line_holds_over_the_range_that_it_names(tmp_path: Path) -> None:
+    """Experts whose optimizer step has the peak until the batch is large; one sequence runs other operators."""
+    config = {
+        "model_type": "olmoe", "hidden_size": 32, "intermediate_size": 304, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "num_experts": 16, "num_experts_per_tok": 2, "num_hidden_layers": 2, "vocab_size": 60, "max_position_embeddings": 32,
+        "pad_token_id": 1,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    derivation = calc.derive(calc.load(f"hf:{tmp_path}"), {"B": 1, "T": 5})
+    run = PlannedTraining(memory=Fraction(1))
+    (largest,) = homework(derivation, (), run, ("memory.peak",))
+
+    match = re.search(r"the peak is ([\d,]+)·B \+ ([\d,]+) for B from 1 to (\d+)$", largest.results[-1].because)
+    assert match is not None
+    a, b, last = (int(group.replace(",", "")) for group in match.groups())
+    peaks = [derivation["memory.peak"].at(B=batch, T=5) for batch in range(1, last + 2)]
+    assert peaks[:-1] == [a * batch + b for batch in range(1, last + 1)]
+    assert peaks[-1] > a * (last + 1) + b
 
 
 def test_a_model_without_a_sequence_has_the_questions_that_need_none() -> None:

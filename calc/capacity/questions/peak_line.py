@@ -59,6 +59,8 @@ def line_through(values: Values, dim: Stepped, size: int, peak: Callable[[int], 
         first += 1
         if first > 3:
             return None
+    if any(peak(point) != slope * point + offset for point in points if last is None or point <= last):  # ``size`` is a special case
+        return None
     return PeakLine(slope, offset, first, last)
 
 

@@ -89,3 +89,13 @@ def test_a_candidate_that_is_no_line_gives_none() -> None:
 
     squares = line_through(lambda size: [Fraction(size**2)], Sizes(), 7, lambda size: size**2)
     assert squares is None
+
+
+def test_the_line_of_a_special_case_is_no_line_of_other_sizes() -> None:
+    """Where one sequence runs other operators, its peak says nothing of two."""
+
+    class Sizes:
+        multiple_of = None
+
+    assert line_through(lambda size: [Fraction(100)], Sizes(), 1, lambda size: 100 if size == 1 else 60 * size) is None
+    assert line_through(lambda size: [Fraction(60 * size)], Sizes(), 1, lambda size: 100 if size == 1 else 60 * size) is None
