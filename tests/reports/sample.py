@@ -12,7 +12,6 @@ from typing import Any
 from calc.derive.result import (
     Candidate,
     Certificate,
-    CoverageRow,
     Derivation,
     Quantity,
     QuantityPart,
@@ -22,6 +21,7 @@ from calc.derive.result import (
     StepCheck,
 )
 from calc.dimensions import Dim, resolve
+from calc.graph.coverage import CoverageRow
 from calc.graph.step import Assumption, TracedDim
 from calc.pipeline.verdict import Verdict as Verdict
 from calc.symbolic import tree
