@@ -104,7 +104,7 @@ def _fit(peak: int, board: Accelerator) -> str:
     room = board.memory - peak
     if room < 0:
         return f"No: it is {_read(-room)} too large for one {board.name}."
-    return f"Yes: one {board.name} has {_read(room)} left for allocator rounding, library workspaces and all else."
+    return f"Yes: one {board.name} has {_read(room)} left for allocator rounding, library workspaces and everything else."
 
 
 @dataclass(frozen=True, slots=True)
