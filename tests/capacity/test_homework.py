@@ -183,7 +183,7 @@ def test_the_peak_as_a_line_holds_over_the_range_that_it_names(tmp_path: Path) -
     config = {
         "model_type": "olmoe", "hidden_size": 32, "intermediate_size": 304, "num_attention_heads": 4, "num_key_value_heads": 4,
         "num_experts": 16, "num_experts_per_tok": 2, "num_hidden_layers": 2, "vocab_size": 60, "max_position_embeddings": 32,
-        "pad_token_id": 1,
+        "pad_token_id": 1, "architectures": ["OlmoeForCausalLM"],
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     derivation = calc.derive(calc.load(f"hf:{tmp_path}"), {"B": 1, "T": 5})
