@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import Answer
-from calc.capacity.questions.answer import Bound
+from calc.capacity.questions.answer import Bound, RuleOfThumbAnswer
 from calc.symbolic.expression import Expression, Number
 from calc.symbolic.parser import parse
 from calc.symbolic.worked import WorkedStep
@@ -28,8 +28,7 @@ def show(answer: Answer, out: Terminal) -> None:
     if answer.bound is not None and _differs_as_shown(answer.bound):
         out.line(_bound(answer.bound, answer))
     if answer.rule_of_thumb is not None:
-        error = float(answer.rule_of_thumb.off(answer.value))
-        out.line(f"by the rule of thumb {answer.rule_of_thumb.rule}: {quantity(answer.rule_of_thumb.value, answer.unit)}, {error:+.2%} off")
+        out.line(_rule_of_thumb(answer.rule_of_thumb, answer))
     out.lines(*(f"flag: {flag}" for flag in answer.flags))
     out.line()
     out.lines(*_steps(answer))
@@ -67,6 +66,13 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
         shown = line.symbol if line.expr in (line.symbol, str(line.value)) else f"{line.symbol} = {pretty(line.expr)}"
         yield f"  {place}. {shown}{between} {sign} {quantity(line.value, line.unit)}"
         yield f"     {line.meaning}: {line.because}"
+
+
+def _rule_of_thumb(by_rule: RuleOfThumbAnswer, answer: Answer) -> str:
+    equations = (rule.partition(" = ") for rule in by_rule.rule.split("; "))
+    rule = "; ".join(f"{symbol} = {pretty(expr)}" if expr else symbol for symbol, _, expr in equations)
+    error = f"{100 * float(by_rule.off(answer.value)):+.2f} %".replace("-", "−")
+    return f"by the rule of thumb {rule}: {quantity(by_rule.value, answer.unit)}, off by {error}"
 
 
 def _differs_as_shown(bound: Bound) -> bool:
