@@ -87,7 +87,7 @@ KAPLAN = PublishedTable(
         PublishedRow(
             "Embed",
             (_parameters("(V + {n})*d", parts.EMBEDDING), _flops("4*d", parts.EMBEDDING)),
-            "the table counts looking up and adding two embeddings; a lookup does no arithmetic",
+            "the table has learned positions, and counts looking up and adding two embeddings as FLOPs; a lookup does no arithmetic",
         ),
         PublishedRow("Attention: QKV", (_parameters("L*d*3*h*k", parts.QKV), _flops("2*L*d*3*h*k", parts.QKV))),
         PublishedRow(
