@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from calc.derive.quantities import absent
 from calc.derive.result import Candidate, Derivation, Quantity
 from calc.derive.side_by_side import QuantityTable, in_force, parts_document, quantity_table
 from calc.derive.to_json import number
@@ -119,7 +120,10 @@ def _by_part(left: Derivation, right: Derivation) -> Iterator[QuantityTable]:
 
 
 def _changes(left: Derivation, right: Derivation, differing: tuple[str, ...]) -> Iterator[Change]:
+    """The changes of all quantities that are part of one of the steps: neither of two fp32 steps has copies of the weights."""
     for name in dict.fromkeys((*left, *right)):
+        if absent(name, left.options) and absent(name, right.options):
+            continue
         first, second = (in_force(side.quantities.get(name), side.sizes) for side in (left, right))
         if first is not None or second is not None:
             yield _change(name, first, second, _Sides(left.sizes, right.sizes, differing))

@@ -71,6 +71,16 @@ def test_what_is_compared_with_itself_differs_in_nothing(grouped: Derivation) ->
     assert all(c.terms == () for c in comparison.changes)
 
 
+def test_what_is_part_of_neither_step_is_not_compared() -> None:
+    """Steps in fp32 have no copies of the weights; beside a step that has them, there are none on this side."""
+    copied = calc.derive(calc.load("mlp"), precision="bf16-master")
+    both, one = (compare(calc.derive(calc.load("mlp")), right) for right in (calc.derive(calc.load("mlp")), copied))
+
+    assert "master_weights.bytes" not in [change.quantity for change in both.changes]
+    (change,) = (change for change in one.changes if change.quantity == "master_weights.bytes")
+    assert (change.left, change.right) == (None, copied["master_weights.bytes"].value)
+
+
 def test_another_optimizer_differs_in_its_state() -> None:
     """AdamW keeps two moments of 4 bytes for each parameter, and a step of 4 bytes for each of the four tensors: 8·N + 16."""
     sizes = {"B": 5, "d": 7, "f": 11, "K": 3}
