@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,9 @@ class ModulePath:
     """The stack of running modules, maintained by torch's global forward hooks."""
 
     def __init__(self) -> None:
-        self._names: dict[int, str] = {}
+        # A forward may replace a submodule (BigBird's attention does), and the new one be at the address of the old one.
+        self._names: dict[int, tuple[weakref.ref[nn.Module], str | None]] = {}
+        self._watched: nn.Module | None = None
         self._stack: list[str] = []
         self._recomputed: list[str] = []
 
@@ -33,8 +36,9 @@ class ModulePath:
 
     def watch(self, module: nn.Module) -> _PathWatch:
         """Context in which forwards of ``module`` and its submodules set the module path. A shared submodule uses its first name."""
+        self._watched = module
+        self._name_parts(module)
         for name, part in module.named_modules():
-            self._names.setdefault(id(part), name or TOP)
             if getattr(part.forward, "is_recomputed", False):
                 self._recomputed.append(name)
         return _PathWatch(self)
@@ -55,7 +59,20 @@ class ModulePath:
             self._stack.pop()
 
     def enter(self, module: nn.Module, _inputs: Any) -> None:
-        self._stack.append(self._names.get(id(module), self.current))
+        if not self._has_entry(module):
+            self._names[id(module)] = weakref.ref(module), None
+            if self._watched is not None:
+                self._name_parts(self._watched)
+        self._stack.append(self._names[id(module)][1] or self.current)
+
+    def _name_parts(self, module: nn.Module) -> None:
+        for name, part in module.named_modules():
+            if not self._has_entry(part) or self._names[id(part)][1] is None:
+                self._names[id(part)] = weakref.ref(part), name or TOP
+
+    def _has_entry(self, module: nn.Module) -> bool:
+        of, _ = self._names.get(id(module), (None, None))
+        return of is not None and of() is module
 
     def leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
         self._stack.pop()

@@ -22,6 +22,21 @@ from tests.trace import modules
 from tests.trace.modules import module_paths, ops, spec
 
 
+class Replacing(nn.Module):
+    """Three layers, each of which puts a new activation in the place of its own before it runs."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(d, d), nn.Tanh()) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            del layer[1]
+            layer.append(nn.Tanh())
+            x = layer(x)
+        return nn.Sigmoid()(x)
+
+
 def attention() -> Spec:
     return spec(
         lambda n: modules.Attention(n.d, n.h),
@@ -112,6 +127,14 @@ def test_a_backward_operator_runs_at_the_module_path_it_differentiates() -> None
     assert ["outer.1"] == module_paths(trace, "backward", "gelu_backward")
     assert ["shared", "shared", "outer.2", "outer.2", "outer.0", "outer.0", "shared"] == module_paths(trace, "backward", "mm")
     assert [True] * 7 == [bool(op.node) for op in ops(trace, "backward") if op.name == "aten.mm.default"]
+
+
+def test_a_module_that_a_forward_puts_in_place_of_another_has_its_name() -> None:
+    """The new one may be where in memory an old one of another layer was. What is no part of the model runs in the part that calls it."""
+    trace = first_trace(spec(lambda n: Replacing(n.d), dims={"B": 2, "d": 5}, inputs=lambda n: (torch.randn(n.B, n.d),)))
+
+    assert ["layers.0.1", "layers.1.1", "layers.2.1"] == module_paths(trace, "forward", "tanh")
+    assert ["(model)"] == module_paths(trace, "forward", "sigmoid")
 
 
 def test_an_optimizer_operator_runs_at_its_parameter() -> None:
