@@ -70,6 +70,28 @@ def show_ratios(out: Terminal) -> None:
         "Each printed ratio is that of the layers alone: it leaves out the terms embeddings and final logits of appendix F, V·d/N each,"
         " while N has the embedding. The matmuls that run are the layers without the softmax, and the final logits; a lookup is none."
     )
+    out.line()
+    _show_differences(out)
+
+
+def _show_differences(out: Terminal) -> None:
+    """The terms of each printed ratio less that of the matmuls that run, and parameters that are not rounded."""
+    terms = ratios.ROWS[0].differences
+    heads = ("Model", *right("Printed − matmuls run", *(f"{term.name}, {term.kind}" for term in terms)))
+    rows = [
+        (row.model, _ratio_difference(Fraction(row.printed) - row.executed), *(_ratio_difference(t.value) for t in row.differences))
+        for row in ratios.ROWS
+    ]
+    out.table(heads, rows)
+    for term in terms[:2]:
+        out.line(f"{term.name}: {term.because}", style="dim", hang=4)
+    for row in ratios.ROWS:
+        if (term := row.parameters_printed).kind != "rounded":
+            out.line(f"{row.model} is {term.kind}: {term.because}", style="dim", hang=4)
+
+
+def _ratio_difference(value: Fraction) -> str:
+    return f"{float(value):+.4f}".replace("-", "−")
 
 
 def _ratio(value: Fraction) -> str:

@@ -129,10 +129,34 @@ def test_printed_ratios_leave_out_embeddings_and_logits() -> None:
     """Rounded to two digits, each is that of the layers alone; N of table A9 has the embedding and five projections."""
     assert [row.parameters for row in ratios.ROWS] == [73_728_000, 305_397_760, 552_140_800, 1_142_751_232, 1_592_262_656, 6_794_117_120]
     for row in ratios.ROWS:
-        assert abs(row.of_layers - Fraction(row.printed)) < Fraction(6, 1000), row.model
+        assert round(row.of_layers, 2) == Fraction(row.printed), row.model
         assert row.as_written - row.of_layers == Fraction(2 * ratios.VOCABULARY * row.d, row.parameters)
         layers = row.L * (8 * row.d * row.h * row.k + 4 * 2048 * row.h * row.k + 3 * row.h * 2048 + 4 * row.d * row.f)
         assert row.of_layers == Fraction(3 * layers, 6 * row.parameters)
+
+
+def test_each_cell_of_the_ratios_is_the_exact_one_and_its_terms() -> None:
+    """Of a printed ratio, the head's V·d/N dropped and the softmax added; 73,728,000 is 74M, and the others are rounded."""
+    rows = {row["model"]: row for row in ratios.document()["rows"]}
+    scale = {"M": 10**6, "B": 10**9}
+    for name, row in rows.items():
+        size, N = row["sizes"], row["parameters"]
+        parameters, ratio = row["cells"]["Parameters"], row["cells"]["FLOPs over 6·N·D"]
+        matmuls = size["L"] * (8 * size["d"] ** 2 + 4 * 2048 * size["d"] + 4 * size["d"] * size["f"]) + 2 * 32000 * size["d"]
+        assert Fraction(ratio["exact"]) == Fraction(matmuls, 2 * N), name
+        assert Fraction(ratio["difference"]) == Fraction(ratio["printed"]) - Fraction(ratio["exact"])
+        values = {term["kind"]: Fraction(term["value"]) for term in ratio["terms"]}
+        assert values["dropped"] == -Fraction(32000 * size["d"], N)
+        assert values["added"] == Fraction(3 * size["h"] * 2048 * size["L"], 2 * N)
+        assert abs(values["rounded"]) <= Fraction(1, 200)
+        assert Fraction(parameters["difference"]) == Fraction(name[:-1]) * scale[name[-1]] - N
+        for cell in (parameters, ratio):
+            assert Fraction(cell["difference"]) == sum(Fraction(term["value"]) for term in cell["terms"])
+            assert all(term["because"] for term in cell["terms"])
+
+    cut = {name: row["cells"]["Parameters"]["terms"][0] for name, row in rows.items()}
+    assert [name for name, term in cut.items() if term["kind"] != "rounded"] == ["73M"]
+    assert cut["73M"]["because"] == "N is 73,728,000; rounded it is 74M"
 
 
 def test_a_model_without_the_dimensions_is_refused_and_a_document_is_plain(gpt: Derivation) -> None:

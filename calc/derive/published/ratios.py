@@ -1,6 +1,7 @@
 """Table A4 of the Chinchilla paper: its FLOPs over 6·N·D for six models, and which terms the printed ratios leave out.
 
-The appendix counts embeddings and logits, and the printed ratios are those of the layers alone.
+The appendix counts embeddings and logits, and the printed ratios are those of the layers alone. Every printed number is compared with the
+exact one: the ratio with that of the matmuls that run, the parameters with N of table A9.
 """
 
 from __future__ import annotations
@@ -11,6 +12,17 @@ from typing import Any
 
 SOURCE = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556), tables A4 and A9, appendix F"
 LENGTH, VOCABULARY = 2048, 32000
+_SCALES = {"M": 10**6, "B": 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedTerm:
+    """A term of a printed number less the exact one. ``kind``: dropped, added, rounded or cut off."""
+
+    name: str
+    value: Fraction
+    kind: str
+    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,27 @@ class RatioRow:
         """The ratio of the matmuls that run: logits, and neither a lookup nor the softmax."""
         return self.as_written - self.terms["embeddings"] - self.terms["softmax"]
 
+    @property
+    def differences(self) -> tuple[PrintedTerm, ...]:
+        """The terms of the printed ratio less ``executed``."""
+        rounding = Fraction(self.printed) - self.of_layers
+        return (
+            PrintedTerm("final logits", -self.terms["final logits"], "dropped", "the printed ratio leaves out the matmul of the head"),
+            PrintedTerm("softmax", self.terms["softmax"], "added", "the appendix counts three operations a score, and none is a matmul"),
+            PrintedTerm("two decimals", rounding, "rounded", f"the layers alone are {self.of_layers}"),
+        )
+
+    @property
+    def parameters_printed(self) -> PrintedTerm:
+        """The printed parameters less N: rounded, or cut off where they differ by more than half of the last digit."""
+        digits, scale = self.model[:-1], _SCALES[self.model[-1]]
+        place = Fraction(scale, 10 ** len(digits.partition(".")[2]))
+        difference = Fraction(digits) * scale - self.parameters
+        if abs(difference) * 2 <= place:
+            return PrintedTerm("digits", difference, "rounded", f"N is {self.parameters:,}")
+        rounded = float(round(self.parameters / place) * place / scale)
+        return PrintedTerm("digits", difference, "cut off", f"N is {self.parameters:,}; rounded it is {rounded:g}{self.model[-1]}")
+
 
 ROWS = (
     RatioRow("73M", 640, 10, 10, 64, 2560, "1.03"),
@@ -86,7 +119,20 @@ def document() -> dict[str, Any]:
                 "layers_only": str(row.of_layers),
                 "matmuls_executed": str(row.executed),
                 "terms": {name: str(value) for name, value in row.terms.items()},
+                "cells": {
+                    "Parameters": _cell(row.model, Fraction(row.parameters), (row.parameters_printed,)),
+                    "FLOPs over 6·N·D": _cell(row.printed, row.executed, row.differences),
+                },
             }
             for row in ROWS
         ],
+    }
+
+
+def _cell(printed: str, exact: Fraction, terms: tuple[PrintedTerm, ...]) -> dict[str, Any]:
+    return {
+        "printed": printed,
+        "exact": str(exact),
+        "difference": str(sum((term.value for term in terms), start=Fraction(0))),
+        "terms": [{"term": t.name, "value": str(t.value), "kind": t.kind, "because": t.because} for t in terms],
     }

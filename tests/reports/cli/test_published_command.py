@@ -34,6 +34,8 @@ def test_ratios_need_no_model() -> None:
     assert next(line for line in done.stdout.splitlines() if line.startswith("73M")).split()[:6] == [
         "73M", "73,728,000", "1.03", "1.026", "1.582", "1.300",
     ]  # fmt: skip
+    assert "73M                   −0.2700" in done.stdout
+    assert done.stdout.endswith("73M is cut off: N is 73,728,000; rounded it is 74M\n")
     assert [row["printed"] for row in json.loads(run("chinchilla-a4", "--json").stdout)["rows"]][:2] == ["1.03", "1.10"]
 
 
