@@ -24,7 +24,7 @@ from calc.graph.coverage import CoverageRow
 from calc.graph.step import StepTrace
 from calc.measure import Measurement, measure
 from calc.pipeline.check import Report, check, compare
-from calc.pipeline.pipeline import derive
+from calc.pipeline.pipeline import Run, derived
 from calc.pipeline.verdict import FAILED
 from calc.rules.registry import REGISTRY, Operator, Registry
 from calc.trace.step import StepSizes, trace_step
@@ -226,7 +226,7 @@ def test_an_error_passes_the_derivation_and_fails_the_check(model: str, op: str,
     kind = quantity.rpartition(".")[2] if quantity.startswith("flops") else "reads"
     what, registry = next((what, registry) for what, registry in errors(op, model).items() if what.startswith(kind) and "dropped" in what)
 
-    derivation = derive(spec, exhibit.sizes, options=exhibit.options, registry=registry, cache=False)
+    derivation = derived(spec, exhibit.sizes, Run(exhibit.options, cache=False, registry=registry))
     report = check(derivation, **_free(spec, exhibit.sizes))
 
     assert quantity in failed(report), what

@@ -39,13 +39,14 @@ def _silent(_: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """How a spec is traced. ``made`` holds traces in memory, by dimensions and case: other sizes reuse the general graph. ``specialized``
-    names dimensions that are numbers from the start, each with the reason."""
+class Run:
+    """How a spec is traced, and the ``registry`` of rules that derives its closed forms. ``made`` holds traces in memory, by dimensions and
+    case: other sizes reuse the general graph. ``specialized`` names dimensions that are numbers from the start, each with the reason."""
 
-    options: Options
-    cache: bool
-    progress: Progress
+    options: Options = field(default_factory=Options)
+    cache: bool = True
+    progress: Progress = _silent
+    registry: Registry = field(default_factory=lambda: REGISTRY)
     specialized: Mapping[str, str] = field(default_factory=dict)
     made: dict[tuple[str, str], _Analysed] = field(default_factory=dict)
     read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
@@ -108,7 +109,7 @@ def trace(
 
     ``sizes`` sets dimensions (integers ≥ 1); the others have the spec's defaults. Needs torch, unless the trace is cached.
     """
-    run = _Run(options or Options(), cache, progress)
+    run = Run(options or Options(), cache, progress)
     planned = traced(spec, sizes, run)
     return _where_degenerate(run, planned.graph, planned.analysis, planned.spec)
 
@@ -120,7 +121,7 @@ def graph_at(spec: Spec, sizes: Mapping[str, int] | None, options: Options, *, c
 
 def graphs(spec: Spec, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Callable[[Mapping[str, int]], Graph]:
     """A function that returns ``graph_at`` of any sizes and reuses common traces."""
-    run = _Run(options, cache, progress)
+    run = Run(options, cache, progress)
     return lambda sizes: traced(spec, sizes, run).graph
 
 
@@ -129,7 +130,6 @@ def derive(
     sizes: Mapping[str, int] | None = None,
     *,
     options: Options | None = None,
-    registry: Registry = REGISTRY,
     cache: bool = True,
     progress: Progress = _silent,
 ) -> Derivation:
@@ -140,33 +140,33 @@ def derive(
     from calc.derive.closed_forms import derive as derive_graph
 
     if isinstance(source, Spec):
-        return _derived(source, sizes or {}, _Run(options or Options(), cache, progress), registry)
+        return derived(source, sizes or {}, Run(options or Options(), cache, progress))
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     try:
-        return derive_graph(source, sizes, registry)
+        return derive_graph(source, sizes)
     except _UNFIT as error:  # for a graph traced here it is a bug of Napkin; the traceback shows the cause
         message = f"{type(error).__name__}: {str(error)[:60]}"
         raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({message}): trace the model again") from error
 
 
-def derive_at(
-    derivation: Derivation, spec: Spec, sizes: Mapping[str, int], options: Options, *, cache: bool = True, progress: Progress = _silent
-) -> Derivation:
-    """The derivation of ``spec`` with other ``options``, at ``sizes`` alone. ``derivation`` is that of the same model.
+def derive_at(derivation: Derivation, spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation:
+    """The derivation of ``spec`` with the options of ``run``, at ``sizes`` alone. ``derivation`` is that of the same model.
 
     Its sizes are numbers in the trace, which takes a fraction of the time of one with symbols; only trip counts of ``derivation`` remain
     symbols. Where no such trace is possible, the general derivation.
     """
     numbers = dict.fromkeys((name for name in _numbers(derivation) if name in spec.dims), _ONE_SETTING)
-    outcome = outcome_of(lambda: _derived(spec, sizes, _Run(options, cache, progress, numbers)))
-    return _derived(spec, sizes, _Run(options, cache, progress)) if isinstance(outcome, Refusal) else outcome
+    at_numbers = Run(run.options, run.cache, run.progress, run.registry, numbers)
+    outcome = outcome_of(lambda: derived(spec, sizes, at_numbers))
+    return derived(spec, sizes, run) if isinstance(outcome, Refusal) else outcome
 
 
-def _derived(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry = REGISTRY) -> Derivation:
+def derived(spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation:
+    """``derive`` of a spec, traced as ``run`` says, by the rules of its registry."""
     from calc.derive.closed_forms import derived_anywhere
 
-    return derived_anywhere(spec, sizes, lambda requested: _from_intact_cache(spec, requested, run, registry))
+    return derived_anywhere(spec, sizes, lambda requested: _from_intact_cache(spec, requested, run))
 
 
 _ONE_SETTING = "the step is derived at this size alone"
@@ -187,19 +187,19 @@ def _numbers(derivation: Derivation) -> list[str]:
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def _from_intact_cache(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
+def _from_intact_cache(spec: Spec, sizes: Mapping[str, int], run: Run) -> TracedGraph:
     """``_with_closed_forms``, but if cached graphs are inconsistent or their closed forms fail a certificate, the cache is corrupt: the
     step is traced once more."""
     try:
-        return _with_closed_forms(spec, sizes, run, registry)
+        return _with_closed_forms(spec, sizes, run)
     except (CertificateError, *_UNFIT):
-        if registry is not REGISTRY or not run.discards():
+        if run.registry is not REGISTRY or not run.discards():
             raise
-    return _with_closed_forms(spec, sizes, run, registry)
+    return _with_closed_forms(spec, sizes, run)
 
 
-def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> TracedGraph:
-    """The graph that holds at ``sizes``, with its closed forms by the rules of ``registry``."""
+def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: Run) -> TracedGraph:
+    """The graph that holds at ``sizes``, with its closed forms by the rules of the run's registry."""
     from calc.derive.closed_forms import certified
     from calc.derive.other_sizes import TracedGraph
 
@@ -210,8 +210,9 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
             raise
         raise TraceError(f"{spec.name}: at these sizes the step has to be traced, which takes torch: install it") from None
     graph, analysis, spec = planned.graph, planned.analysis, planned.spec
-    by_registry = analysis if analysis is not None and registry is REGISTRY else certified(graph, registry)
-    everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if registry is REGISTRY else analysis, spec))
+    own = run.registry is REGISTRY
+    by_registry = analysis if analysis is not None and own else certified(graph, run.registry)
+    everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if own else analysis, spec))
     trace_here = functools.partial(_trace_at, spec, run.options)
     return TracedGraph(graph, by_registry, unbacked_sizes.with_traced_dimensions(spec, graph), everywhere, trace_here)
 
@@ -223,7 +224,7 @@ def _trace_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTra
     return trace_at(spec, {}, sizes, {}, options)
 
 
-def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
+def _where_degenerate(run: Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
     """The graph also certified at degenerate sizes, cached separately, so that no answer depends on earlier ones."""
     store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
     wider = store.read(run.progress)
@@ -276,7 +277,7 @@ class Planned:
     plan: TracePlan
 
 
-def traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> Planned:
+def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
     """The graph that holds at ``sizes``. Errors state whether the model raised them or tracing did."""
     once = Attempts(Certifier(run.progress))
 
@@ -313,7 +314,7 @@ def _complexity(traced: Planned) -> int:
     return len(traced.graph.specialized) + len(traced.graph.loops) + len(traced.graph.special_cases)
 
 
-def _attempt(plan: TracePlan, run: _Run, once: Attempts) -> Planned | Refusal:
+def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
     of these sizes, if the general graph does not hold there."""
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
@@ -341,7 +342,7 @@ def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
     return not isinstance(outcome_of(lambda: unbacked_sizes.with_traced_dimensions(spec, graph).sizes(sizes)), Refusal)
 
 
-def _general(plan: TracePlan, spec: Spec, run: _Run, once: Attempts) -> _Analysed | Refusal:
+def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed | Refusal:
     """The graph at the spec's own sizes; specialized dimensions have the requested values. Dimensions specialized before the actual cause
     was found become symbols, where possible."""
     requested = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from calc.dimensions import ordered_names
 from calc.errors import RoundedShareError
@@ -17,7 +18,7 @@ from calc.graph.plan import Near, Refusal, TracePlan
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.spec import Spec
-from calc.trace.hints import hints, next_composite
+from calc.trace.hints import HintRules, hints, next_composite
 from calc.trace.step import StepSizes, trace_step
 from calc.trace.tracer import TracedRuns, Tracer, bounded_by, no_closed_form, sides
 
@@ -44,7 +45,7 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
     basis, general = basis_of(spec.dimensions, {**specialized, **equal}), graph.as_basis()
     loops = [name for name in graph.loops if name in basis.symbols]
     bounded, products = bounded_by(spec.dimensions, loops, basis), sides(spec.dimensions, graph.options.get("optimizer", ""))
-    hinted = hints(basis, sizes, bounded=bounded, products=products, near=near)
+    hinted = hints(basis, sizes, HintRules(bounded, products, near))
     requested = general.values(sizes)
     at_hints = {**general.values(basis.sizes(hinted)), **{name: requested[name] for name in graph.loops}}
     return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(requested)]
@@ -64,20 +65,16 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
     all of these, values near ``sizes`` follow.
     """
     basis = graph.as_basis()
-    at = functools.partial(
-        hints,
-        basis,
-        sizes,
-        bounded=bounded_by({d.name: d for d in graph.dims}, graph.loops, basis),
-        products=sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
-    )
+    dims = {d.name: d for d in graph.dims}
+    rules = HintRules(bounded_by(dims, graph.loops, basis), sides(dims, graph.options.get("optimizer", "")))
     certificates, requested = [], basis.values(sizes)
     for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops)):
         # The last is for guards that compare with a constant, such as more than 25 rows.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
-        sets = [at(hint_set=number + 1), *(at(shift=shift) for shift in shifts)]
+        ways = [replace(rules, hint_set=number + 1), *(replace(rules, shift=shift) for shift in shifts)]
+        sets = [hints(basis, sizes, way) for way in ways]
         if number or max(requested.values(), default=0) <= _MOST_EVALUATED:
-            sets = [at(following=next_composite) if number else requested, *sets]
+            sets = [hints(basis, sizes, replace(rules, following=next_composite)) if number else requested, *sets]
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
         nearest = min(some, key=functools.partial(_count_flipped, graph))

@@ -26,7 +26,7 @@ from calc.spec import Sizes, Spec
 from calc.symbolic.evaluation import PythonOperators
 from calc.symbolic.parser import parse
 from calc.trace import step
-from calc.trace.hints import hints
+from calc.trace.hints import HintRules, hints
 from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
@@ -267,7 +267,7 @@ class _ForwardTrace:
     def program(self, sizes: Mapping[str, int], fixed: Mapping[str, int], hint_set: int = 0) -> Program:
         """The program in symbols, except for the numbers ``fixed``; ``hint_set`` selects the hints."""
         spec, basis = self.spec, self.basis
-        hint_of = {name: hint for name, hint in hints(basis, sizes, hint_set).items() if name not in fixed}
+        hint_of = {name: hint for name, hint in hints(basis, sizes, HintRules(hint_set=hint_set)).items() if name not in fixed}
         env = SizeEnv(hint_of) if hint_of else None
         at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
         symbolic = Sizes(**{n: parse(text).value_in(PythonOperators(at)) for n, text in basis.define.items()})

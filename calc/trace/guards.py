@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from calc.dimensions import Dim, evaluate, ordered_names
 from calc.graph.basis import Basis
+from calc.graph.plan import TracePlan
 from calc.graph.step import Assumption, Guard, Op, Tensor
 from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import DOUBLES, evaluate_text
@@ -178,20 +179,16 @@ def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[_GuardsOfRun], t
 
 
 def branches(
-    guards: Sequence[Guard],
-    of_zeros: Sequence[Guard],
-    runs: Sequence[TracedRun],
-    trip_counts: Collection[str],
-    basis: Basis,
-    dims: Mapping[str, Dim],
+    plan: TracePlan, guards: Sequence[Guard], of_zeros: Sequence[Guard], runs: Sequence[TracedRun], basis: Basis
 ) -> list[Assumption]:
     """Guards whose outcome differs at some sizes of at least 2 within their bounds: the model, or torch, branches on them. Those that only
     say from which size on they hold are listed as one ``T >= 3``, without the guards that follow from it."""
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
-    points = [_within_bounds(at, basis, dims) for at in tried]
+    points = [_within_bounds(at, basis, plan.spec.dimensions) for at in tried]
     guards_by_run = [({parse(c.expr) for c in run.guards if c.expr}, run.trace.sizes) for run in runs]
-    branching = [c for c in guards if any(not c.holds_at(at) for at in points) and not _has_every_trip_count(c, guards_by_run, trip_counts)]
+    differing = [c for c in guards if any(not c.holds_at(at) for at in points)]
+    branching = [c for c in differing if not _has_every_trip_count(c, guards_by_run, plan.trip_counts)]
     because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"
     bounds = {name: _lower_bound(name, [*guards, *of_zeros]) for name in basis.symbols if name not in basis.hidden}
     return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in _without_implied(branching, bounds)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import sympy as sp
 
@@ -15,27 +16,34 @@ _SMALLEST, _LARGE_ENOUGH = 11, 61
 _BOUNDED = (2, 3)
 
 
-def hints(
-    basis: Basis,
-    sizes: Mapping[str, int],
-    hint_set: int = 0,
-    shift: int = 0,
-    bounded: Mapping[str, int] | None = None,
-    products: Sequence[str] | None = None,
-    near: Near | None = None,
-    following: Callable[[int], int] = sp.nextprime,
-) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class HintRules:
+    """How hints are chosen.
+
+    Symbols ``bounded`` by a trip count or a number are no larger than it. With ``products``, a symbol also exceeds each smaller dimension
+    that is a product (f exceeds d = h*k), and each smaller one of ``products`` (d exceeds g*k). The symbols of ``near``, and all smaller
+    ones, are as near to their values as distinct primes, or distinct numbers, allow: torch specializes equal hints to one symbol, and 1 to
+    a number.
+
+    For certificates, ``hint_set`` selects further sets: no symbol has the same prime twice. ``shift`` moves the hints by that many primes
+    (down, if negative). ``following`` gives the next hint; by default it is the next prime.
+    """
+
+    bounded: Mapping[str, int] = field(default_factory=dict)
+    products: Sequence[str] | None = None
+    near: Near | None = None
+    hint_set: int = 0
+    shift: int = 0
+    following: Callable[[int], int] = sp.nextprime
+
+
+def hints(basis: Basis, sizes: Mapping[str, int], rules: HintRules = HintRules()) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so that comparisons have the same outcome.
 
     They are small, but no smaller than constants in models (a kernel of 7, a patch of 16), as far as the requested sizes allow.
-    ``hint_set`` selects further sets, for certificates: no symbol has the same prime twice. ``shift`` moves the hints by that many primes
-    (down, if negative). Symbols ``bounded`` by a trip count or a number are no larger than it. With ``products``, a symbol also exceeds
-    each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products`` (d exceeds g*k). The symbols of
-    ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers, allow: torch specializes equal
-    hints to one symbol, and 1 to a number. ``following`` gives the next hint; by default it is the next prime.
     """
     values = basis.values(sizes)
-    bounded = bounded or {}
+    bounded, near, shift = rules.bounded, rules.near, rules.shift
     close = max((values[name] for name in near.symbols if name in values), default=0) if near else 0
     primes: dict[str, int] = {}
     start = _SMALLEST
@@ -46,17 +54,17 @@ def hints(
         if name in bounded:
             continue  # set below
         last = max(primes.values(), default=0)
-        if products is not None:
-            last = max(last, *_made_of(basis, products, primes, below=values[name], values=values), 0)
+        if rules.products is not None:
+            last = max(last, *_made_of(basis, rules.products, primes, below=values[name], values=values), 0)
         if near and values[name] <= close:
             nearest = max(last, values[name] - 1, 1)
             primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
             continue
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
-        for _ in range(hint_set + 1):
-            at = int(following(at))
+        for _ in range(rules.hint_set + 1):
+            at = int(rules.following(at))
         primes[name] = at
-    return {name: primes[name] if name in primes else min(_BOUNDED[(hint_set or shift) % 2], bounded[name]) for name in values}
+    return {name: primes[name] if name in primes else min(_BOUNDED[(rules.hint_set or shift) % 2], bounded[name]) for name in values}
 
 
 _FACTORS = (2, 3, 5, 7)

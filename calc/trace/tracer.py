@@ -22,7 +22,7 @@ from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.trace import guards
-from calc.trace.hints import hints
+from calc.trace.hints import HintRules, hints
 from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
 
 Progress = Callable[[str], None]
@@ -100,7 +100,7 @@ class Tracer:
         bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
         if products is None and self.plan.orders_products:
             products = ()
-        hint_of = hints(self.basis, self.plan.sizes, bounded=bounded, products=products, near=self.plan.near)
+        hint_of = hints(self.basis, self.plan.sizes, HintRules(bounded, products, self.plan.near))
         return StepSizes(self.basis, hint_of, fixed, tuple(self.trip_count_reads))
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
@@ -170,7 +170,7 @@ class Tracer:
         if not may or self._failure(StepSizes(self.basis, hints(self.basis, sizes), fixed)) is None:
             return None  # the failure is at other trip counts
         for loop, name in may:
-            bounded = StepSizes(self.basis, hints(self.basis, sizes, bounded={name: _MOST_BOUNDED}), fixed)
+            bounded = StepSizes(self.basis, hints(self.basis, sizes, HintRules({name: _MOST_BOUNDED})), fixed)
             second = self._failure(bounded)
             if second is None or isinstance(second, UnbackedSizeError) or (type(second) in _MAY_EXCEED and _place(second) != _place(error)):
                 return unbacked_sizes.with_bound(spec, name, loop)
@@ -183,7 +183,7 @@ class Tracer:
         of_sizes = guards.graph_guards(runs, reads, spec.dimensions)
         of_zeros = guards.of_zeros(of_sizes, runs, basis.symbols)
         of_values = (*guards.of_values(runs, reads), *guards.of_numbers(of_sizes, runs, reads))
-        branches = guards.branches(of_sizes, of_zeros, runs, reads, basis, spec.dimensions)
+        branches = guards.branches(plan, of_sizes, of_zeros, runs, basis)
         of_depths = guards.of_depths(trip_counts.traced_counts(plan.attempt, self.loops))
         assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, reads, basis), *branches)
         return Graph(

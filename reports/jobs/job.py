@@ -136,7 +136,7 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
         begin = time.perf_counter()
         try:
             at = {**request.sizes, **sizes}
-            return pipeline.derive_at(derivation, spec, at, options, cache=request.cache, progress=progress)
+            return pipeline.derive_at(derivation, spec, at, pipeline.Run(options, request.cache, progress))
         finally:
             seconds.append(time.perf_counter() - begin)
 

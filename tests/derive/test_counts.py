@@ -16,7 +16,7 @@ import calc
 from calc.derive.closed_forms import derive
 from calc.derive.result import Derivation
 from calc.errors import CertificateError, NegativeCountError
-from calc.pipeline.pipeline import derive as derive_spec
+from calc.pipeline.pipeline import Run, derived
 from calc.pipeline.precomputed import FOLDER, Stored
 from calc.pipeline.sweep import sweep
 from calc.pipeline.verdict import EXACT, FAILED
@@ -89,7 +89,7 @@ def test_a_rule_that_counts_below_0_is_refused_as_an_error_of_ours() -> None:
     spec = function(lambda y: y.sum())
 
     with pytest.raises(NegativeCountError, match=f"^{re.escape(said)}$"):
-        derive_spec(spec, registry=PLANTED, cache=False)
+        derived(spec, {}, Run(cache=False, registry=PLANTED))
 
 
 @pytest.mark.parametrize("name", ["parameters", "activations.bytes", "bytes_moved.optimizer", "memory.peak"])

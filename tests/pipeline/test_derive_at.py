@@ -71,7 +71,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_numbers_are_those_of_the_general_derivation(model: str, change: dict[str, str]) -> None:
     """Every quantity, and the peak's place; all but the number of layers are numbers."""
     spec, sizes = calc.load(model), MODELS[model]
-    here = pipeline.derive_at(calc.derive(spec, sizes), spec, sizes, made(**change))
+    here = pipeline.derive_at(calc.derive(spec, sizes), spec, sizes, pipeline.Run(made(**change)))
 
     assert numbers(here) == numbers(calc.derive(spec, sizes, **change))
     assert {*spec.dims} - {*here.specialized} == {"L"}
@@ -83,7 +83,7 @@ def test_one_setting_is_traced_at_its_own_sizes_and_cached_by_them(cache: None) 
     said: list[str] = []
 
     def at(sizes: dict[str, int], cache: bool) -> Derivation:
-        return pipeline.derive_at(general.at_sizes(sizes), chain(), sizes, infer, cache=cache, progress=said.append)
+        return pipeline.derive_at(general.at_sizes(sizes), chain(), sizes, pipeline.Run(infer, cache, said.append))
 
     for sizes in ({"B": 1}, {"B": 7, "d": 17}):
         assert numbers(at(sizes, cache=True)) == numbers(at(sizes, cache=False)) == numbers(calc.derive(chain(), sizes, mode="infer"))
@@ -95,16 +95,16 @@ def test_one_setting_is_traced_at_its_own_sizes_and_cached_by_them(cache: None) 
 
 def test_where_numbers_cannot_be_traced_the_derivation_is_general(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace with numbers that is refused is no refusal of the step."""
-    derived, general, specialized = pipeline._derived, calc.derive(chain(), cache=False), list[object]()
+    derived, general, specialized = pipeline.derived, calc.derive(chain(), cache=False), list[object]()
 
-    def refusing(spec: Spec, sizes: Mapping[str, int], run: Any, *registry: Any) -> Derivation:
+    def refusing(spec: Spec, sizes: Mapping[str, int], run: Any) -> Derivation:
         specialized.append(run.specialized)
         if run.specialized:
             raise TraceError("refused here")
-        return derived(spec, sizes, run, *registry)
+        return derived(spec, sizes, run)
 
-    monkeypatch.setattr(pipeline, "_derived", refusing)
-    here = pipeline.derive_at(general, chain(), {}, Options(mode="infer"), cache=False)
+    monkeypatch.setattr(pipeline, "derived", refusing)
+    here = pipeline.derive_at(general, chain(), {}, pipeline.Run(Options(mode="infer"), cache=False))
 
     assert numbers(here) == numbers(calc.derive(chain(), cache=False, mode="infer"))
     assert [bool(names) for names in specialized[:2]] == [True, False]

@@ -39,7 +39,7 @@ def spec(what: FORWARD, **dims: int) -> Spec:
 
 
 def history(model: Spec) -> list[TracePlan]:
-    run = pipeline._Run(Options(optimizer="sgd"), cache=False, progress=lambda _: None)
+    run = pipeline.Run(Options(optimizer="sgd"), cache=False, progress=lambda _: None)
     return pipeline.traced(model, {}, run).plan.history
 
 
@@ -246,7 +246,7 @@ def test_of_sizes_that_were_specialized_together_one_that_nothing_hangs_on_is_a_
     """The error names none of them, so the spec's whole set is taken; h, which d is a multiple of, is not tried alone."""
     sizes = {"B": 2, "h": 3, "d": Dim(12, multiple_of="h"), "f": 5}
     steps: list[str] = []
-    run = pipeline._Run(Options(optimizer="sgd"), cache=False, progress=steps.append)
+    run = pipeline.Run(Options(optimizer="sgd"), cache=False, progress=steps.append)
     traced = pipeline.traced(replace(spec(heads_as_text), dims=sizes, may_specialize=(("d", "h", "f"),)), {}, run)
 
     assert ["d", "h"] == [*traced.graph.specialized]

@@ -14,7 +14,7 @@ from calc.graph.step import StepTrace
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.exact import evaluate_text
-from calc.trace.hints import hints
+from calc.trace.hints import HintRules, hints
 from calc.trace.kernels.result_cache import _faked
 from calc.trace.step import StepSizes, TracedRun, trace_step
 from calc.trace.symbolic_sizes import SizeEnv
@@ -32,7 +32,7 @@ def _evaluated_guards(run: TracedRun) -> set[tuple[str, bool]]:
 
 def _at(trace: StepTrace, spec: Spec) -> StepTrace:
     """The trace with each storage's bytes as a number: texts may say the same polynomial in two ways."""
-    sizes = hints(basis_of(spec.dimensions, {}), spec.sizes(), hint_set=2)
+    sizes = hints(basis_of(spec.dimensions, {}), spec.sizes(), HintRules(hint_set=2))
     return replace(trace, storages=tuple(replace(s, nbytes=evaluate_text(str(s.nbytes), sizes)) for s in trace.storages))
 
 

@@ -19,7 +19,7 @@ from calc.graph.basis import basis_of
 from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.trace import certificate_sizes
-from calc.trace.hints import hints
+from calc.trace.hints import HintRules, hints
 from tests.checks import failures
 
 
@@ -118,8 +118,8 @@ def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
     basis = basis_of({name: Dim(1) for name in "BTdV"}, {})
     sizes = {"B": 2, "T": 24, "d": 24, "V": 1000}
 
-    assert hints(basis, sizes, near=Near(frozenset("T"))) == {"B": 2, "T": 29, "d": 31, "V": 67}
-    assert hints(basis, sizes, near=Near(frozenset("T"), exactly=True)) == {"B": 2, "T": 24, "d": 25, "V": 67}
+    assert hints(basis, sizes, HintRules(near=Near(frozenset("T")))) == {"B": 2, "T": 29, "d": 31, "V": 67}
+    assert hints(basis, sizes, HintRules(near=Near(frozenset("T"), exactly=True))) == {"B": 2, "T": 24, "d": 25, "V": 67}
     assert hints(basis, sizes) == {"B": 13, "T": 29, "d": 31, "V": 67}
 
 
