@@ -322,9 +322,8 @@ def _randomness(_: Lab) -> SystemResult:
         equal("two seeds", "different", "the same" if differently else "different", "every loss compared"),
         *map(_seeded, _SEEDED),
     )
-    return SystemResult(
-        rows, checks=checks, notes=("a seed of your own: napkin train-demo --seed 1, napkin initialization MODEL --seed 1",)
-    )
+    notes = ("a seed of your own: napkin train-demo --seed 1, napkin initialization MODEL --draws 100 --seed 1",)
+    return SystemResult(rows, checks=checks, notes=notes)
 
 
 def _seeded(call: str) -> SystemVerdict:

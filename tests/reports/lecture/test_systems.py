@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from fractions import Fraction
 
 import pytest
@@ -29,6 +31,15 @@ def worked(number: int, lab: Lab) -> tuple[SystemResult, dict[str, Value]]:
     assert [] == [check.quantity for check in actual.checks if check.verdict == FAILED]
     assert actual.rows
     return actual, {row.quantity: row.value for row in actual.rows}
+
+
+def assert_commands_run(actual: SystemResult) -> None:
+    """Each command that the system's notes name, of a small model."""
+    commands = [command for note in actual.notes for command in re.findall(r"napkin ([^,]+)", note)]
+    assert commands
+    for command in commands:
+        done = CliRunner().invoke(cli.napkin, shlex.split(command.replace("MODEL", "two-layer")))
+        assert done.exit_code == 0, (command, done.stderr)
 
 
 def verdicts(actual: SystemResult) -> dict[str, str]:
@@ -178,6 +189,7 @@ def test_system_10_initialization(lab: Lab) -> None:
     assert 1.0 == answers["variance left by a cut at ±3, deviation 1/128"]
     assert "2/(D + K)" == answers["variance of Xavier's weights, D → K"]
     assert set(verdicts(actual).values()) == {"within"}
+    assert_commands_run(actual)
 
 
 def test_system_11_cruncher(lab: Lab) -> None:
@@ -206,6 +218,7 @@ def test_system_13_training_loop(lab: Lab) -> None:
 
     assert 2 * (2 * 8 * 16) == answers["FLOPs of products a step"]
     assert verdicts(actual)["loss falls"] == verdicts(actual)["weights found"] == "exact"
+    assert_commands_run(actual)
 
 
 def test_system_14_data_loading(lab: Lab) -> None:
@@ -269,6 +282,7 @@ def test_system_18_randomness(lab: Lab) -> None:
     assert measured["torch.manual_seed"][0] == "exact"
     assert str(measured["torch.manual_seed"][1]).startswith("torch, random in a worker, numpy.random in a worker, torch in a worker")
     assert measured["torch.cuda.manual_seed_all"][0] == ("exact" if torch.cuda.is_available() else NOT_MEASURED)
+    assert_commands_run(actual)
 
 
 def test_system_19_compute_in_context(lab: Lab) -> None:
