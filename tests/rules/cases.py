@@ -8,6 +8,7 @@ from tests.rules import (  # noqa: F401  # each adds its calls
     cases_attention,
     cases_decided,
     cases_images,
+    cases_in_place,
     cases_normalization,
     cases_numerics,
     cases_products,

@@ -15,6 +15,7 @@ from calc.platform.torch_private import decomposition_table
 from calc.trace.kernels.grouped_mm import grouped_mm
 from calc.trace.kernels.layouts import laid_out
 from calc.trace.kernels.results import RESULTS
+from calc.trace.values.data_dependence import written
 
 _NO_REDUCTION = 0
 _MEAN = 1
@@ -71,7 +72,11 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
     except (SpecializationError, RuntimeError) as error:
         wants_numbers = isinstance(error, SpecializationError) or "concrete integers" in str(error)
-        if not wants_numbers or func not in decomposition_table:
+        if not wants_numbers:
+            raise
+        if [place for place, _ in written(func)] == [0] and isinstance(args[0], torch.Tensor):
+            return args[0]  # an operator in place
+        if func not in decomposition_table:
             raise
     return decomposition_table[func](*args, **kwargs)
 
