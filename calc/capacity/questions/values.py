@@ -90,7 +90,10 @@ def _read(name: str, text: str, unit: str) -> ParsedValue:
         raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
     if _SUM.search(text):
         raise BadInputError(f"{name} = {_clip(text)} is a sum: add it up, only products are read, as in 400e3*1024*1024")
-    factors = [_number(name, factor.strip(), unit) for factor in _TIMES.split(text)]
+    texts = [factor.strip() for factor in _TIMES.split(text)]
+    if len(texts) > 1 and not all(texts):
+        raise BadInputError(f"{name} = {_clip(text)} lacks a factor: write a product as 400e3*1024*1024")
+    factors = [_number(name, factor, unit) for factor in texts]
     if len(factors) == 1:
         return factors[0]
     suffixes = [factor.suffix for factor in factors if factor.suffix]
