@@ -69,14 +69,6 @@ def _name(node: ast.Name, depth: int) -> Expression:
     return Name(node.id)
 
 
-def _keyed(node: ast.Subscript, depth: int) -> Expression:
-    """``E2['h.0']`` is one name."""
-    match node:
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)):
-            return Name(f"{name}[{key!r}]")
-    raise ForeignError
-
-
 def _constant(node: ast.Constant, depth: int) -> Expression:
     match node.value:
         case bool() as truth:
@@ -154,7 +146,7 @@ def _connection(node: ast.BoolOp, depth: int) -> Expression:
 
 _READERS: dict[type[ast.expr], Callable[[Any, int], Expression]] = {
     ast.Name: _name, ast.Constant: _constant, ast.BinOp: _operation, ast.UnaryOp: _unary, ast.Call: _call,
-    ast.Compare: _comparison, ast.BoolOp: _connection, ast.Subscript: _keyed,
+    ast.Compare: _comparison, ast.BoolOp: _connection,
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from calc.symbolic.writer import as_text
 from reports.cli.common import SEED_OPTION, Integer, print_result, refuse_idle, sizes_arguments
 
 
@@ -38,6 +39,12 @@ def initialization(model: str, sizes: Sequence[str], draws: int | None, seed: in
 
         samples = sample(spec, moments.sizes, draws, seed=seed)
     lines = compare(moments, samples) if draws is not None else []
-    body = {"schema": 2, **asdict(moments), "draws": draws, "seed": seed, "compared": [asdict(line) for line in lines]}
+    compared = [asdict(line, dict_factory=_document) for line in lines]
+    body = {"schema": 2, **asdict(moments, dict_factory=_document), "draws": draws, "seed": seed, "compared": compared}
     print_result(as_json, lambda: body, lambda out: view.show(moments, lines, out))
     return int(any(line.verdict == FAILED for line in lines))
+
+
+def _document(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a record, with the equation as text."""
+    return {name: (as_text(value, spaced=True) if value else "") if name == "equation" else value for name, value in fields}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from calc.mathematics.initialization import Initial, ModuleVariance, ParameterVariance
@@ -10,10 +9,9 @@ from calc.mathematics.initialization.comparison import FAILED, WITHIN, SampleCom
 from calc.mathematics.initialization.state import OFF
 from calc.mathematics.strides.walk import pattern
 from calc.symbolic.assignments import PLAIN, sizes_text
+from calc.symbolic.expression import Expression
 from reports.views.asked import pretty
 from reports.writers.terminal import Terminal
-
-_MOMENT = re.compile(r"E2\[([^]]*)\]")
 
 
 def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> None:
@@ -24,7 +22,7 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     out.line("How the parameters are initialized")
     out.table(("parameter", "law", "E[w²]"), list(_laws(initial.drawn)))
     out.line()
-    inside = "; PATH #1 is a value inside the module PATH" if any("#" in part.equation for part in initial.parts) else ""
+    inside = "; PATH #1 is a value inside the module PATH" if any("#" in formula(part.equation) for part in initial.parts) else ""
     out.line(f"E[x²] of each module's output, in the order of the forward{inside}")
     heads = ("module path", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
     out.table(heads, _rows(initial.parts, {line.part.module_path: line for line in lines}))
@@ -45,12 +43,9 @@ def _laws(parameters: Sequence[ParameterVariance]) -> Iterator[tuple[str, str, s
     yield from dict.fromkeys(rows)
 
 
-def formula(text: str) -> str:
-    """A formula as every other view writes it; ``E2[h.0]`` is E[x²] of that module's output."""
-    modules = _MOMENT.findall(text)
-    numbered = iter(range(len(modules)))
-    written = pretty(_MOMENT.sub(lambda _: f"moment_{next(numbered)}", text)) if text else ""
-    return re.sub(r"moment_(\d+)", lambda match: f"E[x² of {modules[int(match[1])]}]", written)
+def formula(form: str | Expression | None) -> str:
+    """A formula as every other view writes it; empty where there is none."""
+    return pretty(form) if form else ""
 
 
 def _law(drawn: ParameterVariance) -> str:
@@ -68,4 +63,4 @@ def _rows(parts: Sequence[ModuleVariance], lines: dict[str, SampleComparison]) -
         if line is not None:
             sampled = "–" if line.sampled is None else f"{line.sampled:.6g} ({line.low:.6g} … {line.high:.6g})"
             verdict = f"{line.verdict}, {percent(line.allowed)} allowed" if line.verdict in (WITHIN, FAILED) else line.verdict
-        yield part.module_path, value, equation, formula(part.closed or ""), *((sampled, verdict) if lines else ())
+        yield part.module_path, value, equation, formula(part.closed), *((sampled, verdict) if lines else ())

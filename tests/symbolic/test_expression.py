@@ -12,7 +12,7 @@ from calc.symbolic.expression import FloorQuotient, Name, Negative, Number, Prod
 from calc.symbolic.parser import DEEPEST, LONGEST, ExpressionError, free_names, parse
 from calc.symbolic.writer import as_text, substituted
 
-LEAVES = ("B", "T", "3", "12", "0.5", "floor(T/2)", "E2['h.0']")
+LEAVES = ("B", "T", "3", "12", "0.5", "floor(T/2)")
 
 
 def written(generator: random.Random, depth: int) -> str:

@@ -7,7 +7,6 @@ Sampling real modules (``calc.measure.sampling``) shares no code with it.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,12 +16,13 @@ from calc.graph.forward import Program
 from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.sizes import size
 from calc.mathematics.initialization.fit import Build, Fans, expressions, fans_of
-from calc.mathematics.initialization.state import Moments, Unknown
+from calc.mathematics.initialization.state import Moments, Unknown, moment_of
 from calc.mathematics.initialization.walk import Draws, moments_of
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.algebra import SympyFunctions, symbol
-from calc.symbolic.parser import free_names, parse
+from calc.symbolic.expression import Expression, substitute
+from calc.symbolic.expression import names as names_in
 
 if TYPE_CHECKING:
     from calc.mathematics.initialization.rules import State
@@ -53,7 +53,7 @@ class ModuleVariance:
     module_path: str
     second: float | None
     mean: float | None
-    equation: str
+    equation: Expression | None
     closed: str | None
     because: str
     rests: tuple[str, ...]
@@ -130,26 +130,24 @@ def _parts(program: Program, states: list[State], sizes: Mapping[str, int]) -> l
 def _part(module_path: str, state: State, called: Mapping[str, str], sizes: Mapping[str, int]) -> ModuleVariance:
     if isinstance(state, Moments):
         closed = _simplified(state.closed, state.second, sizes)
-        return ModuleVariance(module_path, state.second, state.mean, _shown(state.equation, called), closed, state.because, state.rests)
+        renamed = {moment_of(name).name: moment_of(path) for name, path in called.items()}
+        equation = substitute(state.equation, renamed) if state.equation else None
+        return ModuleVariance(module_path, state.second, state.mean, equation, closed, state.because, state.rests)
     why = state.why if isinstance(state, Unknown) else "its values are not random"
-    return ModuleVariance(module_path, None, None, "", None, "", (), why)
+    return ModuleVariance(module_path, None, None, None, None, "", (), why)
 
 
-def _shown(equation: str, called: Mapping[str, str]) -> str:
-    return re.sub(r"E2\['([^']*)'\]", lambda match: f"E2[{called.get(match[1], match[1])}]", equation)
-
-
-def _simplified(closed: str | None, second: float, sizes: Mapping[str, int]) -> str | None:
+def _simplified(closed: Expression | None, second: float, sizes: Mapping[str, int]) -> str | None:
     """A closed form in the sizes, simplified; empty where it contains anything else than an expression of sizes, or has another value than
     the moment."""
-    if closed is None or "[" in closed:
+    if closed is None:
         return None
     import sympy as sp
 
-    names = free_names(closed) - {"pi"}
+    names = {*names_in(closed)} - {"pi"}
     if any(name.startswith("second_moment_") for name in names) or names & {"P2", "S"}:
         return None
     numbers = SympyFunctions({"pi": sp.pi, **{name: symbol(name) for name in names}}, {"sqrt": sp.sqrt, "asin": sp.asin})
-    form = sp.cancel(sp.nsimplify(parse(closed).value_in(numbers), rational=True))
+    form = sp.cancel(sp.nsimplify(closed.value_in(numbers), rational=True))
     at = {symbol(name): sizes[name] for name in names & sizes.keys()}
     return str(form) if math.isclose(float(form.subs(at)), second, rel_tol=_ROUNDING) else None

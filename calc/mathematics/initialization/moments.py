@@ -29,8 +29,7 @@ _FURTHEST = 12.0
 class Activation:
     """An elementwise function with its moments under a normal variable.
 
-    ``mean`` and ``second`` are text with ``{q}`` for the variance, as a person would write them; ``None`` where only the integral
-    stands.
+    ``mean`` and ``second`` are in terms of the variance ``q``, as a person would write them; ``None`` where only the integral stands.
     """
 
     name: str
@@ -83,12 +82,12 @@ def _gelu_tanh(x: Values) -> Values:
     return x * (1 + bent) / 2
 
 
-RELU = Activation("relu", lambda x: np.maximum(x, 0), "sqrt({q}/(2*pi))", "{q}/2")
+RELU = Activation("relu", lambda x: np.maximum(x, 0), "sqrt(q/(2*pi))", "q/2")
 GELU = Activation(
     "gelu",
     _gelu,
-    "{q}/sqrt(2*pi*(1 + {q}))",
-    "{q}/4 + ({q}/(2*pi))*(asin({q}/(1 + {q})) + 2*{q}/((1 + {q})*sqrt(1 + 2*{q})))",
+    "q/sqrt(2*pi*(1 + q))",
+    "q/4 + (q/(2*pi))*(asin(q/(1 + q)) + 2*q/((1 + q)*sqrt(1 + 2*q)))",
 )
 GELU_TANH = Activation("gelu, tanh form", _gelu_tanh)
 SILU = Activation("silu", lambda x: x * _sigmoid(x))

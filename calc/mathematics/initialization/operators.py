@@ -91,7 +91,7 @@ def _joined(step: BoundInstruction) -> State:
     text = " + ".join(f"{w:.6g} × {p.second:.6g}" for w, p in zip(shares, parts, strict=True))
     moments = Moments(mean, second, shared, all(p.normal for p in parts), frozenset({step.fresh}), text, (), step.label)
     names = {f"p{i}": part for i, part in enumerate(parts)}
-    return moments.saying(" + ".join(f"{w:.6g}*({{p{i}}})" for i, w in enumerate(shares)), **names).at_these_sizes().resting(FLAT)
+    return moments.saying(" + ".join(f"{w:.6g}*p{i}" for i, w in enumerate(shares)), **names).at_these_sizes().resting(FLAT)
 
 
 def _product(step: BoundInstruction) -> State:
@@ -142,7 +142,7 @@ def _embedding(step: BoundInstruction) -> State:
     shared = weight.mean**2 if distinct else weight.second / rows + weight.mean**2 * (1 - 1 / rows)
     text = f"E[w²] {weight.second:.6g} of {weight.name}"
     moments = Moments(weight.mean, weight.second, shared, weight.mean == 0, frozenset({step.fresh}), text, (), step.label)
-    moments = moments.saying("{w}", w=weight)
+    moments = moments.saying("w", w=weight)
     return moments if distinct else moments.resting(DISTINCT_ROWS)
 
 
@@ -160,7 +160,7 @@ def _drawn(x: Any, fresh: int) -> Moments:
     if isinstance(x, Moments):
         return x
     moments = Moments(x.mean, x.second, x.mean**2, x.mean == 0, frozenset({-fresh}), f"E[w²] of {x.name}", (), x.name)
-    return moments.saying("{w}", w=x)
+    return moments.saying("w", w=x)
 
 
 def _mul(step: BoundInstruction) -> State:

@@ -61,8 +61,8 @@ def affine(step: BoundInstruction, x: Moments | Unknown, weight: WeightLaw, fan_
     rests = (*x.rests, *((REUSED_MATRIX,) if weight.reused else ()))
     moments = Moments(0.0, gain * x.second + plus, gain * x.shared + plus, True, frozenset({step.fresh}), text, rests, step.label)
     if isinstance(bias, WeightLaw) and plus:
-        return moments.saying("{n}*{w}*({x}) + {b}", n=fan_text, w=weight, x=x, b=bias)
-    return moments.saying("{n}*{w}*({x})", n=fan_text, w=weight, x=x)
+        return moments.saying("n*w*x + b", n=fan_text, w=weight, x=x, b=bias)
+    return moments.saying("n*w*x", n=fan_text, w=weight, x=x)
 
 
 def activation(step: BoundInstruction, x: Moments, f: Activation) -> State:
@@ -70,10 +70,9 @@ def activation(step: BoundInstruction, x: Moments, f: Activation) -> State:
     if not x.normal or abs(x.mean) > 1e-9:
         return step.refuse("is applied to a value that is not close to normal with mean 0")
     mean, second = f.mean_at(x.second), f.second_at(x.second)
-    text = f"E[{f.name}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second.format(q='q')}" if f.second else "")
+    text = f"E[{f.name}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second}" if f.second else "")
     moments = Moments(mean, second, f.cross_at(x.second, min(max(x.shared, 0.0), x.second)), False, x.sources, text, x.rests, step.label)
-    template = f.second.replace("{q}", "({x})") if f.second else f"second_moment_{f.name.partition(',')[0]}({{x}})"
-    return moments.resting(WIDE).saying(template, x=x)
+    return moments.resting(WIDE).saying(f.second or f"second_moment_{f.name.partition(',')[0]}(q)", q=x)
 
 
 def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> State:
@@ -83,7 +82,7 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
         return rotated
     if step.same:
         times = f"{(1 + sign) ** 2:g}"
-        return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", module_path=step.label).saying(f"{times}*({{x}})", x=x)
+        return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", module_path=step.label).saying(f"{times}*x", x=x)
     if x.sources & y.sources:
         return step.refuse("adds two values that depend on the same draw")
     cross = sign * x.mean * y.mean
@@ -94,8 +93,8 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
     shared = x.shared + y.shared + 2 * cross
     moments = Moments(x.mean + sign * y.mean, second, shared, normal, x.sources | y.sources, text, rests, step.label)
     if cross:
-        return moments.saying(f"{{x}} + {{y}} + {2 * cross:.6g}", x=x, y=y).at_these_sizes()
-    return moments.saying("{x} + {y}", x=x, y=y)
+        return moments.saying(f"x + y + {2 * cross:.6g}", x=x, y=y).at_these_sizes()
+    return moments.saying("x + y", x=x, y=y)
 
 
 def _rotated(x: Moments, y: Moments) -> Moments | None:
@@ -119,13 +118,13 @@ def multiplied(step: BoundInstruction, x: Moments, y: Moments) -> State:
     text = f"E[x²] {x.second:.6g} × E[y²] {y.second:.6g}"
     rests = tuple(dict.fromkeys((*x.rests, *y.rests)))
     moments = Moments(x.mean * y.mean, x.second * y.second, x.shared * y.shared, False, x.sources | y.sources, text, rests, step.label)
-    return moments.saying("({x})*({y})", x=x, y=y)
+    return moments.saying("x*y", x=x, y=y)
 
 
 def _by_even(step: BoundInstruction, x: Moments, rate: Moments) -> Moments:
     """Times a nearly constant number."""
     moments = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", module_path=step.label, even=x.even)
-    return moments.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
+    return moments.saying("x*r", x=x, r=rate).resting(*rate.rests, WIDE)
 
 
 def mean_of(step: BoundInstruction, x: Moments, over: int) -> Moments:
@@ -133,7 +132,7 @@ def mean_of(step: BoundInstruction, x: Moments, over: int) -> Moments:
     second = x.mean**2 + (x.second - x.mean**2) / over
     text = f"mean of {over}: E = {x.mean:.6g}"
     moments = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, module_path=step.label)
-    return moments.saying("{x}", x=x).resting(WIDE)
+    return moments.saying("x", x=x).resting(WIDE)
 
 
 def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> State:
@@ -151,7 +150,7 @@ def squared(step: BoundInstruction, x: Moments) -> State:
         return step.refuse("squares a value that is not close to normal")
     q, c = x.second, x.shared
     moments = Moments(q, 3 * q**2, q**2 + 2 * c**2, False, x.sources, f"E[x⁴] = 3 × {q:.6g}²", x.rests, step.label)
-    return moments.resting(WIDE).saying("3*({x})**2", x=x)
+    return moments.resting(WIDE).saying("3*x**2", x=x)
 
 
 def scaled_by_table(x: Moments, table: WeightLaw) -> Moments:
@@ -171,7 +170,7 @@ def normalized_unknown(step: BoundInstruction, x: Unknown, weight: State | None,
         return x
     moments = Moments(0.0, 1.0, 0.0, True, x.sources, "a norm's result", (VARIES,), step.label).saying("1")
     if isinstance(weight, WeightLaw) and (weight.second, weight.mean) != (1.0, 1.0):
-        moments = scaled_by_table(moments, weight).saying("{w}", w=weight)
+        moments = scaled_by_table(moments, weight).saying("w", w=weight)
     if isinstance(bias, WeightLaw) and bias.second:
         moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
     return moments
@@ -193,15 +192,15 @@ def normalized(
     text = f"v/(v + ε), v = {spread_:.6g}"
     mean = 0.0 if centered else x.mean * math.sqrt(shrink)
     moments = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
-    inside = f"({{x}})*(1 - 1/({in_sizes}))" if centered else "({x})"
+    inside = "x*(1 - 1/n)" if centered else "x"
     template = f"({inside}/({inside} + {eps:g}))"
-    parts: dict[str, Moments | WeightLaw] = {"x": x}
+    parts: dict[str, Moments | WeightLaw | str] = {"x": x, "n": in_sizes}
     if isinstance(weight, WeightLaw) and (weight.second, weight.mean) != (1.0, 1.0):
-        moments, template = scaled_by_table(moments, weight), f"{{w}}*{template}"
+        moments, template = scaled_by_table(moments, weight), f"w*{template}"
         parts["w"] = weight
     if isinstance(bias, WeightLaw) and bias.second:
         moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
-        template += " + {b}"
+        template += " + b"
         parts["b"] = bias
     return replace(moments, because=text).saying(template, **parts)
 
@@ -218,7 +217,7 @@ def averaged(step: BoundInstruction, q: State, k: State, v: State, scale: float,
     text = f"E[Σ p²] × {alone:.6g} + {v.shared:.6g}: scores of variance {variance:.4g}, {keys} keys{', causal' if causal else ''}"
     rests = tuple(dict.fromkeys((*q.rests, *k.rests, *v.rests)))
     moments = Moments(v.mean, second, shared, False, frozenset({step.fresh}), text, rests, step.label)
-    return moments.resting(FLAT).saying("({v})*P2 + (1 - P2)*S", v=v)
+    return moments.resting(FLAT).saying("v*P2 + (1 - P2)*S", v=v)
 
 
 ACTIVATIONS: dict[str, Activation | Callable[[dict[str, Any]], Activation]] = {

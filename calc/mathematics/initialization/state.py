@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from calc.symbolic.expression import Expression, Name, substitute
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
 
@@ -41,8 +42,8 @@ class Moments:
     because: str = ""
     rests: tuple[str, ...] = ()
     module_path: str = ""
-    equation: str = ""
-    closed: str | None = None
+    equation: Expression | None = None
+    closed: Expression | None = None
     even: bool = False
     angle: tuple[str, int, float] | None = None
 
@@ -54,12 +55,14 @@ class Moments:
         return replace(self, mean=self.mean * by, second=self.second * by**2, shared=self.shared * by**2)
 
     def saying(self, template: str, **parts: Moments | WeightLaw | str) -> Moments:
-        """With its equation and closed form: ``template`` with the operands by name, and without a closed form once that is long."""
-        text = template.format(**{k: _named(v) for k, v in parts.items()})
-        inside = {k: v.closed if isinstance(v, Moments | WeightLaw) else v for k, v in parts.items()}
-        closed = None if None in inside.values() else template.format(**inside)
-        short = None if closed is None or len(_tidy(closed)) > _LONGEST else _tidy(closed)
-        return replace(self, equation=_tidy(text), closed=short)
+        """With its equation and closed form: ``template`` in terms of ``parts``, and without a closed form once that is long."""
+        form = parse(template)
+        inside = {name: part.closed if isinstance(part, Moments | WeightLaw) else parse(part) for name, part in parts.items()}
+        forms = {name: part for name, part in inside.items() if part is not None}
+        closed = substitute(form, forms) if len(forms) == len(parts) else None
+        short = closed is not None and len(as_text(closed, spaced=True)) <= _LONGEST
+        equation = substitute(form, {name: _named(part) for name, part in parts.items()})
+        return replace(self, equation=equation, closed=closed if short else None)
 
     def at_these_sizes(self) -> Moments:
         """Without a closed form: its equation has numbers that depend on the sizes."""
@@ -93,27 +96,27 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class WeightLaw:
-    """A parameter, as the operand of a product: its law's moments, E[w²] as text, the same as ``closed`` where it is one at all sizes,
-    and whether it has been multiplied by before."""
+    """A parameter, as the operand of a product: its law's moments, E[w²], the same as ``closed`` where it is one at all sizes, and whether
+    it has been multiplied by before."""
 
     name: str
     mean: float
     second: float
     shape: tuple[int, ...]
-    law: str
-    closed: str | None
+    law: Expression
+    closed: Expression | None
     reused: bool = False
 
 
 _LONGEST = 160
 
 
-def _named(part: Moments | WeightLaw | str) -> str:
+def moment_of(module_path: str) -> Name:
+    """E[x²] of a module's output, in an equation."""
+    return Name(f"E[x² of {module_path}]")
+
+
+def _named(part: Moments | WeightLaw | str) -> Expression:
     if isinstance(part, str):
-        return part
-    return f"({part.law})" if isinstance(part, WeightLaw) else f"E2[{part.module_path!r}]"
-
-
-def _tidy(text: str) -> str:
-    """Without needless parentheses."""
-    return as_text(parse(text), spaced=True)
+        return parse(part)
+    return part.law if isinstance(part, WeightLaw) else moment_of(part.module_path)

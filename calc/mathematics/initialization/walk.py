@@ -18,6 +18,7 @@ from calc.mathematics.initialization.state import Fixed, Moments, Unknown, Weigh
 from calc.symbolic.algebra import symbol
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.laws import Law
+from calc.symbolic.parser import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ class _Walk:
             if law is None:
                 return Unknown(f"parameter {name} is initialized by operators without a known distribution")
             text = self.draws.texts.get(name)
-            closed = None if text is None else f"({text})"
-            return WeightLaw(name, law.mean, law.second, self._shapes[value], text or f"{law.second:.6g}", closed)
+            closed = None if text is None else parse(text)
+            return WeightLaw(name, law.mean, law.second, self._shapes[value], closed or parse(f"{law.second:.6g}"), closed)
         if role == "input":
             law = self.draws.inputs.get(name)
             if law is None:

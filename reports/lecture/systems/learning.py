@@ -19,6 +19,7 @@ from calc.performance.transfers import ahead, batch_bytes
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.writer import TextWriter
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
@@ -27,6 +28,7 @@ from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, Sy
 from reports.typeset.plain import plain_text
 
 _DRAWS = 100
+_MOMENTS = TextWriter("·", " / ", " ** ")
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
@@ -82,11 +84,11 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
     """Adds the derived second moments of a model at initialization, and checks against freshly drawn modules."""
     derived, samples = moments(model, sizes, _DRAWS)
     for line in compare_moments(derived, samples):
-        if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
+        if line.part.second is None or line.part.equation is None or line.low is None or line.sampled is None or line.high is None:
             continue
         quantity = f"E[x²] of {model}'s {line.part.module_path}"
-        moment = line.part.equation.replace("E2[", "E[x² of ").replace(" * ", "·")
-        rows.append(SystemAnswer(quantity, line.part.second, "", plain_text(line.part.closed) if line.part.closed else moment))
+        because = plain_text(line.part.closed) if line.part.closed else _MOMENTS.written(line.part.equation)[0]
+        rows.append(SystemAnswer(quantity, line.part.second, "", because))
         verdict = FAILED if line.verdict == "failed" else WITHIN
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"
         if line.because:
