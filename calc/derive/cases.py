@@ -72,12 +72,8 @@ def _same_where(general_texts: tuple[str, ...], case_texts: tuple[str, ...], equ
     return our_forms == their_forms
 
 
-def _titled(step: Step, special: SpecialCase) -> Step:
-    at = sizes_text(special.equal, PLAIN, " and ")
-    return replace(step, title=f"{step.title} (at {at})")
-
-
 def steps(general: Iterable[Step], case: Iterable[Step], special: SpecialCase, order: list[str]) -> tuple[Step, ...]:
     """The steps of the general derivation and those of the case, numbered in the ``order`` of their quantities."""
-    both = sorted((*general, *(_titled(step, special) for step in case)), key=lambda step: order.index(step.quantity))
+    at = sizes_text(special.equal, PLAIN, " and ")
+    both = sorted((*general, *(replace(step, case=at) for step in case)), key=lambda step: order.index(step.quantity))
     return tuple(replace(step, id=f"step-{i + 1}") for i, step in enumerate(both))

@@ -41,12 +41,13 @@ class StepCheck:
 class Step:
     """One line of a derivation: ``before`` equals ``after`` by ``rule``, ``because`` of one reason.
 
-    ``operators`` names the ATen operators whose rules a step applies; ``value`` is ``after`` at the derivation's sizes.
+    ``operators`` names the ATen operators whose rules a step applies; ``value`` is ``after`` at the derivation's sizes. ``case`` has the
+    sizes of the special case that the step belongs to.
     """
 
     id: str
     quantity: str
-    title: str
+    place: str
     rule: str
     before: Expression
     after: Expression
@@ -54,6 +55,12 @@ class Step:
     check: StepCheck
     value: int
     operators: tuple[str, ...] = ()
+    case: str = ""
+
+    @property
+    def title(self) -> str:
+        """The module path, with the case: ``h.*.ln_1 (at B = 1)``."""
+        return f"{self.place} (at {self.case})" if self.case else self.place
 
     def __repr__(self) -> str:
         """A line: its quantity, title and value. ``before`` and ``after`` print their own trees."""

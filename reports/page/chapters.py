@@ -15,7 +15,7 @@ from calc.symbolic.tree import displayed, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import alike_rows, at_hand, badge, chapter_anchor, formula, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
-from reports.page.steps import Anchors, merged, named, place_of, step_view
+from reports.page.steps import Anchors, merged, named, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
 from reports.typeset.wording import place as place
@@ -259,7 +259,7 @@ def _candidate(
     value = numbers.amount(candidate.value, quantity.unit)
     largest = candidate.value == quantity.value
     for step, view in zip(steps, views, strict=True):
-        if step.after in moments and place_of(step) == candidate.at and step.value == candidate.value:
+        if step.after in moments and step.place == candidate.at and step.value == candidate.value:
             change = view.after if view.tabled else None
             return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
     return CandidateRow(candidate.at, "", "", formula(at_hand(candidate.expr, sizes)), value, parts, largest)

@@ -52,7 +52,7 @@ def step_view(
     before, after = _sides(step, moments, moment)
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = _without_repeated_operators(_without_prefix(before, place_of(step).partition(", ")[0]))
+    before = _without_repeated_operators(_without_prefix(before, step.place.partition(", ")[0]))
     return StepView(
         number=number,
         anchor=anchors(_called(step)),
@@ -113,11 +113,6 @@ def _values(moments: Mapping[Expression, PeakCandidateView]) -> dict[str, int]:
         if moment.base is not None:
             values[moment.base.name.name] = moment.base.step.value
     return values
-
-
-def place_of(step: Step) -> str:
-    """The module path in a step's title, without its case: ``h.*.ln_1`` for ``h.*.ln_1 (at B = 1)``."""
-    return re.sub(r" \(at [^()]*\)$", "", step.title)
 
 
 def _without_prefix(tree: Expression, place: str) -> Expression:

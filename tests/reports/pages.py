@@ -62,7 +62,7 @@ def hostile() -> Page:
         options={"optimizer": HOSTILE},
         assumptions=(*full.assumptions, Assumption(HOSTILE, HOSTILE)),
         quantities=quantities,
-        steps=tuple(replace(s, title=HOSTILE, because=HOSTILE, rule=HOSTILE) for s in full.steps),
+        steps=tuple(replace(s, place=HOSTILE, because=HOSTILE, rule=HOSTILE) for s in full.steps),
         coverage=tuple(replace(row, operator=HOSTILE, because=HOSTILE) for row in full.coverage),
         provenance={HOSTILE: HOSTILE},
         notes=(HOSTILE,),

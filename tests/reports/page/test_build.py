@@ -50,8 +50,8 @@ def test_steps_that_are_alike_but_for_their_place_stand_once():
     """The second of three equal ones and the third are named under the first; numbers have no gaps, and none is lost."""
     full = sample.derivation()
     first = full.steps[0]
-    twins = tuple(replace(first, id=f"twin-{i}", title=f"h.*.twin_{i}") for i in (1, 2))
-    other = replace(first, id="other", title="h.*.other", because="another reason")
+    twins = tuple(replace(first, id=f"twin-{i}", place=f"h.*.twin_{i}") for i in (1, 2))
+    other = replace(first, id="other", place="h.*.other", because="another reason")
 
     page = build(PageContent(replace(full, steps=(first, *twins, other, *full.steps[1:]))))
 
@@ -67,7 +67,7 @@ def test_steps_that_are_alike_but_for_their_place_stand_once():
 def test_places_of_steps_that_are_alike_are_all_written(write, written):
     """Under the one that stands for them, inert."""
     full = sample.derivation()
-    twin = replace(full.steps[0], id="twin", title="h.*.<b>twin")
+    twin = replace(full.steps[0], id="twin", place="h.*.<b>twin")
 
     text = write(build(PageContent(replace(full, steps=(full.steps[0], twin, *full.steps[1:])))))
 
