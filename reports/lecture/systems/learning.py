@@ -66,7 +66,7 @@ def _initialization(lab: Lab) -> SystemResult:
         checks.append(_sampled(f"{form} at D = {fan_in}, K = {fan_out}", expected_x, drawn, "torch.nn.init.xavier_normal_"))
     for depth in (1, 2, 4):
         for scale_of, name, after in ((1.0, "1", 128.0**depth), (128**-0.5, "1/√128", 1.0)):
-            quantity = f"variance after {depth} layers of 128, weights of deviation {name}"
+            quantity = f"variance after {depth} {'layer' if depth == 1 else 'layers'} of 128, weights of deviation {name}"
             rows.append(SystemAnswer(quantity, after, "", "each layer multiplies it by 128 · deviation²"))
             checks.append(_sampled(quantity, after, experiment("depth_variance", 128, depth, scale_of), "64 networks drawn anew"))
     for model, sizes in (
