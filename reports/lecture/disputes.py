@@ -38,7 +38,8 @@ DISPUTES: tuple[Dispute, ...] = (
     Dispute(
         "Exact additions of a matmul, or a multiply-add as 2",
         ("flop-2bdk", "flop-2d-1", "flop-matmul-2size"),
-        "2·B·D·K by the convention, B·K less in strict arithmetic, and both are right; twice the matrix's elements, 2·D·K, is the count of one row",
+        "2·B·D·K by the convention, B·K less in strict arithmetic, and both are right; twice the matrix's elements, 2·D·K, is the count"
+        " of one row",
     ),
     Dispute(
         "Whether a step should have few matmuls or many",

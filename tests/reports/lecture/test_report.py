@@ -16,6 +16,7 @@ from calc.mathematics.initialization import Initial, ModuleVariance
 from calc.mathematics.initialization.state import DISTINCT_ROWS, VARIES, WIDE
 from calc.pipeline.check import Report
 from calc.pipeline.verdict import Verdict
+from calc.symbolic.parser import parse
 from reports import cli
 from reports.lecture import writing
 from reports.lecture.audit import audit
@@ -101,7 +102,7 @@ def test_no_two_checks_of_a_table_have_one_name() -> None:
 def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within() -> None:
     """2 is 4 % below 2.09 and allowed 5 %, as it rests on ε (1 %), on rows apart (1 %) and on many features (3 %)."""
     rests = (VARIES, DISTINCT_ROWS, WIDE)
-    part = ModuleVariance("norm", 2.0, 0.0, "", None, "", rests)
+    part = ModuleVariance("norm", 2.0, 0.0, parse("2"), None, "", rests)
     actual = Initial("mlp", {}, (), (part,))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.01 / 3.29, calls=1)}
     rows: list[SystemAnswer] = []
