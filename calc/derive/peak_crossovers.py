@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
+from calc.graph.folds import named_quotient
 from calc.graph.guards import follows
 from calc.graph.step import TracedDim
 from calc.symbolic.algebra import Algebra, Poly
@@ -120,8 +121,10 @@ class _Along:
         """The definition of ``name``: its default expression where that is in force, or a quotient named in the trace."""
         dim = self._dims.get(name)
         if dim is None:
-            numerator, _, part = name.partition("_per_")
-            return f"{numerator}/{part}" if part and numerator in self._dims else None
+            match named_quotient(name):
+                case Quotient(Name(numerator)) as quotient if numerator in self._dims:
+                    return as_text(quotient)
+            return None
         return dim.expr if follows(dim, self._here) else None
 
     # -- sizes ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from fractions import Fraction
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
+from calc.graph.folds import named_quotient
 from calc.graph.guards import follows
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
@@ -366,5 +367,5 @@ class _Growth(Arithmetic[int]):
 
 def _quotient(name: str) -> str:
     """``d_per_h`` as ``d/h``: a quotient named in the trace."""
-    numerator, _, part = name.partition("_per_")
-    return f"{numerator}/{part}" if part and name.isidentifier() else name
+    quotient = named_quotient(name)
+    return as_text(quotient) if quotient else name

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import Name, Number, Quotient
 from calc.symbolic.parser import free_names
 
 
@@ -56,6 +57,12 @@ class Basis:
     def hidden(self) -> dict[str, str]:
         """Quotients that are no dimension of the model, each with its expression, with spaces around operators."""
         return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
+
+
+def named_quotient(name: str) -> Quotient | None:
+    """The quotient ``d/h`` that a trace names ``d_per_h``, since the model has no dimension for it."""
+    whole, per, part = name.partition("_per_")
+    return Quotient(Name(whole), Number(int(part)) if part.isdecimal() else Name(part)) if per and name.isidentifier() else None
 
 
 def _quotient(fold: Fold) -> str:

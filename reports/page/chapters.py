@@ -9,7 +9,9 @@ from typing import Any
 from calc.derive.quantities import absent
 from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import RuleComparison
+from calc.graph.folds import named_quotient
 from calc.symbolic import branches
+from calc.symbolic.exact import Exact
 from calc.symbolic.expression import Expression, Piecewise, walk
 from calc.symbolic.tree import displayed, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
@@ -36,10 +38,10 @@ def sizes_with_quotients(derivation: Derivation, shown: Iterable[Expression]) ->
     sizes = dict(derivation.sizes)
     for tree in shown:
         for name in expressions.names(tree) - set(sizes):
-            dividend, _, part = name.partition("_per_")
-            divisor = int(part) if part.isdigit() else sizes.get(part, 0)
-            if dividend in sizes and divisor and sizes[dividend] % divisor == 0:
-                sizes[name] = sizes[dividend] // divisor
+            quotient = named_quotient(name)
+            if quotient is not None and sizes.keys() >= {*expressions.names(quotient)}:
+                value = quotient.value_in(Exact(sizes))
+                sizes |= {name: int(value)} if value == int(value) else {}
     return sizes
 
 

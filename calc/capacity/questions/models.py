@@ -5,7 +5,6 @@ Stored closed forms need neither torch nor SymPy; without them the model is deri
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,9 +15,13 @@ from calc.capacity.questions.peak_line import PeakLine, line_through
 from calc.capacity.questions.variables import ACTIVE
 from calc.dimensions import Dim, evaluate
 from calc.errors import BadInputError, NapkinError
+from calc.graph.folds import named_quotient
 from calc.options import MASTER
 from calc.symbolic.assignments import sizes_text
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.expression import Expression, Name, rewritten
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 if TYPE_CHECKING:
     from calc.capacity.questions.weights import InUse
@@ -30,13 +33,16 @@ Progress = Callable[[str], None]
 
 _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 _FORWARD = ((1, "flops.forward.matmul"),)
-_QUOTIENT = re.compile(r"\b([A-Za-z]+)_per_([A-Za-z]+)\b")  # a quotient that a trace named: no input of an answer has that name
 _LENGTH = 128  # shortest sequence length at which the fit evaluates a closed form, to separate the terms quadratic in T
 
 
 def _candidates(peak: Quantity) -> list[str]:
-    """The closed forms of the peak candidates, with quotients in place of the names that a trace gave them."""
-    return [_QUOTIENT.sub(r"(\1/\2)", candidate.expr) for candidate in peak.candidates]
+    """The closed forms of the peak candidates, with quotients in place of the names that a trace gave them: no input has such a name."""
+
+    def quotient(node: Expression) -> Expression | None:
+        return named_quotient(node.name) if isinstance(node, Name) else None
+
+    return [as_text(rewritten(parse(candidate.expr), quotient)) for candidate in peak.candidates]
 
 
 @dataclass(slots=True)
