@@ -17,9 +17,16 @@ from reports.live.units import UnitWord
 from reports.live.written_numbers import WrittenNumber, digits_of, holds, reading, rewritten
 
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # a float between them has full precision
-_PLACE = r"^line \d+(, column \d+)?: "
 _MOST_EXACT = 10**24  # a longer number is not shown to the last digit
 _JUDGING = 10  # cost of a claim in operations, without its expression
+
+
+class _UnreadError(BadInputError):
+    """An expression at ``place`` of a document that has no value, for this ``reason``."""
+
+    def __init__(self, place: str, reason: object) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.reason = str(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +60,20 @@ def _read(claim: DocumentClaim, scope: Scope) -> JudgedClaim:
     except BadInputError as error:
         if scope.work.remaining < 0:
             raise
-        return JudgedClaim(claim, False, "", "", f"not verified: {re.sub(_PLACE, '', str(error))}", unread=str(error))
+        reason = error.reason if isinstance(error, _UnreadError) else str(error)
+        return JudgedClaim(claim, False, "", "", f"not verified: {reason}", unread=str(error))
 
 
 def _value(claim: DocumentClaim, scope: Scope) -> UnitValue:
     if claim.unread:
-        raise BadInputError(f"line {claim.line}, column {claim.column}: {claim.unread}")
+        raise _UnreadError(f"line {claim.line}, column {claim.column}", claim.unread)
     try:
         scope.work.spend(_JUDGING)
         return evaluate(claim.expr, scope.lookup, scope.work)
     except LanguageError as error:
-        raise BadInputError(f"line {claim.line}, column {claim.expr_column + error.column}: {error}") from None
+        raise _UnreadError(f"line {claim.line}, column {claim.expr_column + error.column}", error) from None
     except BadInputError as error:
-        raise BadInputError(f"line {claim.line}: {error}") from None
+        raise _UnreadError(f"line {claim.line}", error) from None
 
 
 def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
