@@ -5,7 +5,6 @@ A question whose answer has a root or needs a search has no expression that is e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from calc.capacity.questions import Answer, answered
 from calc.capacity.questions.equation_solver import example_inputs
 from calc.capacity.questions.question import Question
 from calc.errors import BadInputError
-from calc.symbolic.parser import free_names, parse
+from calc.symbolic.parser import parse
 from calc.symbolic.worked import WorkedStep
 from reports.page.trees import tree_of
 from reports.typeset.plain import plain
@@ -95,8 +94,7 @@ def _equations(question: Question) -> Iterator[Any]:
 def _conditions(question: Question, symbols: set[str]) -> Iterator[list[Any]]:
     """[tree, message, whether it refuses] of the conditions whose variables all have values."""
     for condition in question.conditions:
-        mentioned = {*free_names(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
-        if mentioned <= symbols:
+        if condition.variables <= symbols:
             yield [tree_of(condition.holds, as_written=True), condition.otherwise, condition.refuse]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
-from calc.capacity.questions.question import Requirement, Variable
+from calc.capacity.questions.question import Variable
 from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
@@ -56,17 +55,12 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
         if variable.unit == "share" and values.get(variable.symbol, 0) > 1:
             raise BadInputError(_beyond(problem, variable, values))
     for condition in problem.question.conditions:
-        if not _speaks_of(condition) <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
+        if not condition.variables <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
             continue
         message = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
         if condition.refuse:
             raise BadInputError(message)
         problem.flags += [message] if message not in problem.flags else []
-
-
-def _speaks_of(condition: Requirement) -> set[str]:
-    """The variables that a condition compares, and those that its message shows."""
-    return {*free_names(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 
 
 def _beyond(problem: Problem, variable: Variable, values: Mapping[str, Fraction]) -> str:

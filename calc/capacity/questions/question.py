@@ -10,7 +10,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from string import Formatter
 from typing import TYPE_CHECKING
+
+from calc.symbolic.parser import free_names
 
 if TYPE_CHECKING:
     from calc.capacity.questions.answer import FurtherResult
@@ -78,6 +81,11 @@ class Requirement:
     holds: str
     otherwise: str
     refuse: bool = False
+
+    @property
+    def variables(self) -> set[str]:
+        """The variables that the condition compares, and those that its message shows."""
+        return {*free_names(self.holds), *(name for _, name, _, _ in Formatter().parse(self.otherwise) if name)}
 
 
 @dataclass(frozen=True, slots=True)
