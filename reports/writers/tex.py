@@ -48,6 +48,7 @@ _SPECIAL = {
     "µ": r"\textmu{}",
     "°": r"\textdegree{}",
     "’": "'",
+    "“": "``",
     "”": "''",
     "›": r"\textgreater{}",
     "‹": r"\textless{}",

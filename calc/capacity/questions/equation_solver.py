@@ -101,6 +101,7 @@ class EquationSolver(Problem):
         say(self, value)
         flag_experts(self, value)
         flag_beyond(self, value)
+        further = (name for name in self.question.also if name in everything.values and name not in {x.symbol, *self.given.variables})
         return self._answer(
             value,
             WorkedCalculation(self.question.name, self._puts(), lines),
@@ -109,7 +110,7 @@ class EquationSolver(Problem):
             unrounded=real,
             bound=bound,
             rule_of_thumb=self._rule_of_thumb(),
-            also=tuple(self._row(name, everything) for name in self.question.also if name != x.symbol and name in everything.values),
+            also=tuple(self._row(name, everything) for name in further),
             beside=tuple(beside),
             rows=self._rows(everything.values),
             notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),

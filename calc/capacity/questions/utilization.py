@@ -39,7 +39,7 @@ MFU_OF = Question(
     (Equation("R", "F/s", "FLOPs over time"), *_SHARE),
     "u",
     with_given={"H": (Equation("X", "F/(3600*H)", _OF_HOURS),)},
-    also=("X",),
+    also=("R", "X"),
     notes=("model FLOPs, without recomputation; with it: napkin ask hfu", _DENSE),
     source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
 )
@@ -76,7 +76,7 @@ TRAINING_MFU = Question(
             "weights only",
         ),
     ),
-    also=("X",),
+    also=("R", "X"),
     notes=(_DENSE,),
     source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
 )  # fmt: skip
