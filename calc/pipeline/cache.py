@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from calc.errors import BadInputError
@@ -28,6 +29,7 @@ class Cache:
     names the special case of any other."""
 
     def __init__(self, spec: Spec, options: Options, used: bool, case: str = "") -> None:
+        self._spec = spec
         self._path: Path | None = None
         if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
             return
@@ -46,7 +48,7 @@ class Cache:
             key, _, text = _ENTRY.read_text(self._path).partition("\n")
             if key != self._key:
                 raise BadInputError("of another model, or of other options or versions")
-            return serialize.loads(text)
+            return _named_after(self._spec, serialize.loads(text))
         except BadInputError:
             self.discard(progress)
             return None
@@ -64,6 +66,12 @@ class Cache:
         with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is not an error
             self._path.parent.mkdir(parents=True, exist_ok=True)
             files.write(files.Output(self._path, f"{self._key}\n{serialize.dumps(graph)}"))
+
+
+def _named_after(spec: Spec, graph: Graph) -> Graph:
+    """The graph with the name and source of ``spec``: it may have been made for another file of the same content."""
+    cases = tuple(replace(case, graph=_named_after(spec, case.graph)) for case in graph.special_cases)
+    return replace(graph, model=spec.name, source=spec.source, special_cases=cases)
 
 
 def _root() -> Path | None:

@@ -127,6 +127,15 @@ def test_a_hit_needs_no_torch(cache: Path) -> None:
     assert json.loads(done.stdout)["parameters"] == 13 * 11 + 11
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_hit_has_the_name_of_its_call(cache: Path, batch: int) -> None:
+    """Two files of one content share a trace, also that of a special case, and each derivation names its own."""
+    calc.derive(spec(Builds()), {"B": batch})
+    again = calc.derive(spec(Builds(), name="copy", source="another file"), {"B": batch})
+
+    assert ("copy", "another file") == (again.model, again.source)
+
+
 def test_a_hit_has_the_values_of_its_call(cache: Path) -> None:
     """Sizes are not part of what is cached: a default expression follows them as it does without a cache."""
     builds = Builds()
