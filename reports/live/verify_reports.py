@@ -219,9 +219,20 @@ class Regenerated:
         """The report that ``inputs`` make; of a site, every page."""
         key = (replace(inputs, model="") if inputs.kind == SITE else inputs).text()
         if key not in self._texts:
-            progress("making it again, which takes as long as it did the first time")
-            self._texts[key] = _remade(inputs, sources, templates, progress, self.formats)
+            self._texts[key] = _remade(inputs, sources, templates, _with_duration(progress), self.formats)
         return self._texts[key]
+
+
+def _with_duration(progress: Progress) -> Progress:
+    """``progress``, which says how long it takes before the first stage of making a report again: one that is refused has none."""
+    unsaid = iter(("making it again, which takes as long as it did the first time",))
+
+    def say(stage: str) -> None:
+        for duration in unsaid:
+            progress(duration)
+        progress(stage)
+
+    return say
 
 
 def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress, formats: Collection[str]) -> Texts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 from calc import Spec, gradients
 from calc.errors import UnknownOperatorError
 from calc.mathematics.gradients import check
+from tests.mathematics.autodiff import test_converter
 from tests.mathematics.autodiff.test_converter import Parts
 
 _FP8, _LARGEST = torch.float8_e4m3fn, 448
@@ -46,13 +48,7 @@ def spec_of(function: Callable[[Tensor, Tensor], Tensor]) -> Spec:
         def forward(self, x: Tensor) -> Tensor:
             return function(x @ self.w, self.w)
 
-    return Spec(
-        name="parts",
-        dims={"B": 4, "d": 5},
-        build=lambda n: Two(n.d, None),
-        inputs=lambda n: (torch.randn(n.B, n.d),),
-        loss=lambda m, x: (m(x) ** 2).mean(),
-    )
+    return replace(test_converter.spec_of(None), build=lambda n: Two(n.d, None))
 
 
 def function_of(forward: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]], factor: float = 1.0) -> Any:

@@ -444,7 +444,6 @@ def test_options_that_a_verified_file_has_no_use_for_are_said(tmp_path, monkeypa
         "r.md: --fix has no effect: the file is a report",
         "r.md: --require-claims has no effect: the file is a report",
         "r.md: --templates has no effect: the file is made by no templates of your own",
-        "making it again, which takes as long as it did the first time …",
     ] == actual.stderr.rstrip("\n").split("\n")
 
 
