@@ -17,8 +17,8 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 @dataclass(frozen=True, slots=True)
 class EquationEntry:
-    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. ``reading``: the equation as text with tensors of
-    other layers marked, to compare layers."""
+    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. To compare layers: ``unnamed`` is the equation as
+    text without the names of tensors of other layers, which ``outside`` lists in order."""
 
     kind: str
     of: str
@@ -26,7 +26,8 @@ class EquationEntry:
     equation: EquationLine
     because: tuple[str, ...] = ()
     zero: bool = False
-    reading: str = ""
+    unnamed: str = ""
+    outside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
         kind = PARAMETER if target in leaves else GRADIENT
         name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
         because = (*_because(derived, step.because, group), *writer.notes)
-        reading = str(Writer(derived, False, matrix, group, marked=True).gradient(target)) if group else ""
-        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, reading))
+        unnamed = Writer(derived, False, matrix, group, unnamed=True)
+        text = str(unnamed.gradient(target)) if group else ""
+        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, text, tuple(unnamed.outside)))
     return collected
 
 
@@ -67,9 +69,10 @@ def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
             group = layer_of(place.module_path(index))
-            reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
+            unnamed = Writer(derived, False, matrix, group, unnamed=True)
+            text = str(unnamed.forward(index)) if group else ""
             equation = Writer(derived, latex, matrix, group).forward(index)
-            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, reading=reading))
+            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, unnamed=text, outside=tuple(unnamed.outside)))
     return rows
 
 
@@ -119,8 +122,8 @@ def _because(derived: Derived, reasons: Sequence[tuple[str, int]], layer: str) -
     texts = []
     for text, node in reasons:
         if node in names:
-            texts.append(f"{text} {relative(names[node], layer)}" if not text.endswith("1") else text)
-        elif node < 0 or text.endswith("1"):
+            texts.append(f"{text} {relative(names[node], layer)}")
+        elif node < 0:
             texts.append(text)
     return tuple(dict.fromkeys(texts))
 
@@ -198,9 +201,8 @@ def _pattern(layer: str) -> str:
     return re.sub(r"\d+$", "*", layer)
 
 
-def _reading(group: EquationGroup) -> tuple[str, ...]:
-    """The equations of a group as text; tensors of other layers are numbered in order of appearance."""
-    text = "\n".join(e.reading for e in group.entries)
-    for i, name in enumerate(dict.fromkeys(re.findall("⟦.*?⟧", text))):
-        text = text.replace(name, f"(outside {i})")
-    return tuple(text.split("\n"))
+def _reading(group: EquationGroup) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The equations of a group as text, and the tensors of other layers in them, numbered in order of appearance."""
+    outside = [name for e in group.entries for name in e.outside]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(outside))}
+    return tuple(e.unnamed for e in group.entries), tuple(numbers[name] for name in outside)

@@ -46,24 +46,25 @@ class EquationLine:
 
 
 class Writer:
-    """Writes the equations of one derivation, names relative to ``layer``; where ``marked``, others than the layer's in ⟦ ⟧;
-    where ``raw``, as the chain rule gives them."""
+    """Writes the equations of one derivation, names relative to ``layer``; where ``unnamed``, tensors of other layers have no name and are
+    listed in ``others``; where ``raw``, as the chain rule gives them."""
 
     def __init__(
-        self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "", marked: bool = False, raw: bool = False
+        self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "", unnamed: bool = False, raw: bool = False
     ) -> None:
         self._derived = derived
         self._equations = derived.equations
         self._style: Style = Latex() if latex else Text()
         self._matrix = matrix
         self._layer = layer
-        self._marked = marked
+        self._unnamed = unnamed
         self._letters = Letters(derived.program)
         self._names = derived.names_of_every_step if raw else derived.names
         self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
         self.notes: list[str] = []
+        self.outside: list[str] = []
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -131,8 +132,11 @@ class Writer:
         while node in names.through:
             node = ir.sources(self._equations[node].op)[0]
         written = names.of.get(node, f"#{node}")
-        shown = self._style.name(relative(written, self._layer))
-        return f"⟦{shown}⟧" if self._marked and shown == written else shown
+        shown = relative(written, self._layer)
+        if self._unnamed and shown == written:
+            self.outside.append(written)
+            return "…"
+        return self._style.name(shown)
 
     def _indexed(self, name: str, letters: Sequence[str]) -> str:
         return name if self._matrix or not letters else f"{name}[{','.join(letters)}]"

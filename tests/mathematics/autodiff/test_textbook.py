@@ -6,9 +6,11 @@ import functools
 import re
 
 import pytest
+import sympy as sp
 
 import calc
 from reports.page.gradients import EquationEntry, chain, entries, groups
+from reports.typeset.equations import EquationLine
 from tests.mathematics.autodiff.models import MODELS
 
 
@@ -108,6 +110,15 @@ def test_layers_that_are_alike_are_shown_once() -> None:
     actual = groups(entries(calc.gradients(calc.load("gpt2"))))
 
     assert 2 == len([g for g in actual if g.title == "transformer.h.*" and len(g.layers) == 2])
+
+
+def test_layers_are_alike_only_if_they_read_the_same_tensors_of_other_layers() -> None:
+    """Of ``Y = A B``: C D is, C C is not."""
+    line = EquationLine("Y", "A B", "()", sp.Integer(0))
+    outside = enumerate(("AB", "CD", "CC"))
+    layers = [EquationEntry("forward", f"h.{i}.Y", f"h.{i}", line, unnamed="Y = … …", outside=(a, b)) for i, (a, b) in outside]
+
+    assert [("h.0", "h.1"), ("h.2",)] == [g.layers for g in groups(layers)]
 
 
 def test_the_chain_names_a_rule_for_every_link() -> None:
