@@ -43,7 +43,11 @@ _SPEC = "a spec, e.g. calc.load('gpt2')"
 
 
 def load(name: str) -> Spec:
-    """The spec that ``name`` stands for: a built-in name, ``hf:PATH`` or ``FILE.py:NAME``."""
+    """The spec that ``name`` stands for: a built-in name, ``hf:PATH`` or ``FILE.py:NAME``, whose file is run.
+
+    Raises ``BadInputError`` for an unknown name or a missing file, ``ConfigError`` for a config that Napkin refuses, and ``SpecError`` for
+    a file that raises or holds no such spec.
+    """
     from calc.models.load import load as load_spec
 
     arguments.instance("name", name, str, "the name of a model, e.g. 'gpt2', 'hf:PATH' or 'FILE.py:NAME'")
@@ -58,9 +62,10 @@ def trace(
     progress: Progress | None = None,
     **options: str | int,
 ) -> Graph:
-    """Trace the training step of ``spec`` with symbolic sizes. ``sizes`` sets values; the others keep their defaults.
+    """The graph of one training step of ``spec``, traced with symbolic sizes. ``sizes`` sets values; the others keep their defaults.
 
-    ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
+    ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on. Needs torch, unless the
+    trace is cached. Raises ``DimensionError`` for invalid sizes, and ``TraceError`` if the step cannot be traced.
     """
     from calc.options import made
     from calc.pipeline.pipeline import trace as trace_step
@@ -78,9 +83,11 @@ def derive(
     progress: Progress | None = None,
     **options: str | int,
 ) -> Derivation:
-    """Every quantity of the step with the steps that derive it: from a spec, or without torch from a graph, which has its options.
+    """Every quantity of the step, in elements, bytes or FLOPs, with the steps that derive it: from a spec, or without torch from a graph,
+    which has its options.
 
-    ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
+    ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on. Raises what ``trace``
+    raises, and ``RefusedOperatorError`` if the step runs an operator that cannot be counted.
     """
     from calc.graph.step import Graph
     from calc.options import made
@@ -95,7 +102,10 @@ def derive(
 
 
 def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, seed: int = 0, **sizes: int) -> Report:
-    """Run the step for real at ``sizes`` and compare every quantity with what was derived from its spec. ``seed`` draws weights and inputs.
+    """One verdict for each quantity: the step is run for real at ``sizes`` and compared with what was derived from its spec.
+
+    Sizes not given are the spec's sizes for checks. ``seed`` draws weights and inputs. Raises ``DimensionError`` for invalid sizes, and
+    ``MeasurementError`` if the run fails or needs more memory than is free.
     """
     from calc.derive.result import Derivation
     from calc.pipeline.check import check as check_derivation
@@ -135,8 +145,9 @@ def sweep(
 ) -> Sweep:
     """Exact integers of a model's quantities over many sizes: of a grid, or ``listed`` point by point. ``model`` is a name as for ``load``.
 
+    The arrays of ``values`` have one axis for each entry of ``sizes``, in order, or a single one if ``listed``; ``units`` has their units.
     Uses stored closed forms where there are some, else a derivation; where the step runs other operators, it is traced there.
-    ``options`` are those of ``calc.options.Options``.
+    ``options`` are those of ``calc.options.Options``. Raises ``DimensionError`` for an invalid size, and ``UnknownQuantityError``.
     """
     from calc.options import made
     from calc.pipeline.sweep import of_model
@@ -152,7 +163,8 @@ def sweep(
 def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int) -> Derived:
     """The equations of a model's forward and of the gradients of its loss, by the chain rule, with symbols for sizes.
 
-    Depths are numbers: those of ``sizes``, else 2. ``options`` are those of ``calc.options.Options`` by name (``attention``).
+    Depths are numbers: those of ``sizes``, else 2. ``options`` are those of ``calc.options.Options`` by name (``attention``). A gradient
+    has the shape of its tensor. Raises ``UnknownOperatorError`` for an operator without an equation.
     """
     from calc.mathematics.gradients import gradients as derive_gradients
     from calc.options import made

@@ -1,4 +1,4 @@
-"""Turns off Python's cyclic garbage collector during a measurement.
+"""Disables Python's cyclic garbage collector during a measurement.
 
 A storage in a reference cycle would be freed at an arbitrary moment, and a collection inside a repetition would add its own time.
 """

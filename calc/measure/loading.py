@@ -103,7 +103,7 @@ def _iterating(
     iterator: Iterator[Any] = iter(loader)
     try:
         yield lambda: next(iterator), lambda: int(data.loaded.sum())
-    except RuntimeError as error:  # a worker that was killed, or found no shared memory
+    except RuntimeError as error:  # a worker that was killed, or had no shared memory
         raise MeasurementError(f"a data loader with {workers} workers stopped: {' '.join(str(error).split())[:200]}") from None
     finally:
         iterator = iter(())  # the destructor of the loader's ends the workers

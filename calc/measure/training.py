@@ -190,7 +190,7 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
 
 @contextmanager
 def blame(spec: Spec, sizes: Mapping[str, int], doing: str) -> Iterator[None]:
-    """Context that turns any exception into a one-line ``MeasurementError``, except ``NapkinError``s, which pass unchanged."""
+    """Context that raises a one-line ``MeasurementError`` in place of any exception but ``NapkinError``s, which pass unchanged."""
     try:
         yield
     except NapkinError:

@@ -119,9 +119,10 @@ class Report:
 def check(
     derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, seed: int = 0, **sizes: int
 ) -> Report:
-    """Run the derived step for real at ``sizes``, with weights and inputs drawn from ``seed``, and compare every quantity.
+    """The verdicts on every quantity: the derived step is run for real at ``sizes``, with weights and inputs drawn from ``seed``.
 
-    Sizes not given are the spec's sizes for checks, then those of the derivation.
+    Sizes not given are the spec's sizes for checks, then those of the derivation. Raises ``BadInputError`` for a derivation without its
+    spec, and ``MeasurementError`` if the run fails or needs more memory than is free.
     """
     spec = derivation.spec
     if not isinstance(spec, Spec):

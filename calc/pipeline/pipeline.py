@@ -344,7 +344,7 @@ def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed | Refusal:
     """The graph at the spec's own sizes; specialized dimensions have the requested values. Dimensions specialized before the actual cause
-    was found become symbols, where possible."""
+    was clear become symbols, where possible."""
     requested = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 

@@ -44,10 +44,10 @@ Count = Callable[[str, Mapping[str, int]], int]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sweep:
-    """``axes`` are the given sizes: they span a grid, or form a list of points (``listed``).
+    """Quantities at many sizes. ``axes`` are the given sizes: they span a grid, or form a list of points (``listed``).
 
-    ``values`` are arrays in the grid's shape, of 64-bit integers, or of Python integers if those overflow. ``valid`` says where they are
-    defined; ``None``: everywhere.
+    ``values`` are arrays in the grid's shape, of 64-bit integers, or of Python integers if those overflow; ``units`` has the unit of each.
+    ``valid`` says where they are defined; ``None``: everywhere. ``gaps`` says why they are not elsewhere.
     """
 
     axes: Mapping[str, Array]
@@ -66,6 +66,7 @@ class Sweep:
 
     @property
     def points(self) -> int:
+        """The number of points, those without a value included."""
         return next(iter(self.values.values())).size
 
     def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int | None, ...]]]:
@@ -90,7 +91,7 @@ def of_model(
     cache: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Sweep:
-    """The quantities of a model, as ``calc.load`` names it, at every point. Special cases are traced."""
+    """The quantities of a model, as ``calc.load`` names it, at every point. Special cases are traced. Raises as ``sweep`` does."""
     form = form_of(name, options.to_json(), cache=cache, progress=progress)
     elsewhere = functools.cache(lambda: forms_elsewhere(form, cache=cache, progress=progress))
 
@@ -128,7 +129,8 @@ def sweep(
 
     Sizes not given are the model's defaults, or follow from those given. More than ``most`` points are refused. ``trace`` returns the form
     that holds at sizes where ``form`` does not, and runs at most ``cases`` times; without it such points have no value. ``count`` returns
-    the value of a quantity without a closed form at given sizes; without it such a quantity is refused.
+    the value of a quantity without a closed form at given sizes; without it such a quantity is refused. Raises ``BadInputError`` if there
+    are no quantities, too many points, or a size that the model does not have.
     """
     wanted = {name: form.quantity(name) for name in dict.fromkeys(quantities)}
     if not wanted:
@@ -218,7 +220,7 @@ def _by_cases(
 
 
 def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: bool = False, most: int = MOST) -> Sweep:
-    """An expression of sizes at every point, e.g. ``"12*L*d**2"``."""
+    """An expression of sizes at every point, e.g. ``"12*L*d**2"``. Raises ``BadInputError`` where ``sweep`` does."""
     axes = {name: np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64) for name, sizes in given.items()}
     if not axes or not all(axis.size for axis in axes.values()):
         raise BadInputError("no sizes: give each variable of the expression sizes, e.g. -d L=12 -d d=768,1024")

@@ -1,7 +1,7 @@
 """Worked calculations: inputs, and steps that each follow exactly from those before.
 
-A step is an expression in variables, with its unit and the reason for it; its value is an exact fraction. A worked calculation turns
-numbers such as FLOPs and bytes, which come from a trace, into times, counts and sizes.
+A step is an expression in variables, with its unit and the reason for it; its value is an exact fraction. A worked calculation computes
+times, counts and sizes from numbers such as FLOPs and bytes, which come from a trace.
 """
 
 from __future__ import annotations

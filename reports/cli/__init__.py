@@ -112,7 +112,7 @@ click.Context.formatter_class = _Formatter  # of every command
 
 
 class Napkin(click.Group):
-    """Imports a command when it is asked for, and turns every refusal, click's own included, into one line on standard error."""
+    """Imports a command when it is asked for, and prints every refusal, click's own included, as one line on standard error."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

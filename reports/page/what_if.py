@@ -88,7 +88,7 @@ def document(page: WhatIf) -> dict[str, Any]:
 
 
 def script_text(data: Mapping[str, Any]) -> str:
-    """The data as the text of an inert script element: ASCII without ``<``, ``>`` or ``&``, and nothing that turns a text around."""
+    """The data as the text of an inert script element: ASCII without ``<``, ``>`` or ``&``, so nothing that reverses its direction."""
     text = json.dumps(_visible(data), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

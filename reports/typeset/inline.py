@@ -1,6 +1,6 @@
 """Short formulas as ordinary text of a page: sums of products, which need no typesetting but italic letters and raised digits.
 
-``24<i>BTd</i>`` takes a fifth of the bytes of the same product in MathML, wraps like text, and is found and copied as it reads. What has
+``24<i>BTd</i>`` takes a fifth of the bytes of the same product in MathML, wraps like text, and is searched and copied as it reads. What has
 a tall fraction or a brace stays MathML.
 """
 

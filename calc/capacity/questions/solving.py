@@ -19,7 +19,7 @@ from calc.symbolic.writer import as_text
 
 # Roots are truncated to 40 digits; after several roots and a power, this many digits still agree.
 _SAME = Fraction(1, 10**30)
-_BITS = 128  # of a number found by bisection
+_BITS = 128  # of a number that bisection computes
 _LARGEST = 10**60
 
 

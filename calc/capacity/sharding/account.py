@@ -74,7 +74,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A layout with its memory and traffic. ``step`` is the time of a step if a machine is given."""
+    """A layout with its memory and traffic per device, in bytes. ``step`` is the time of a step in seconds, if a machine is given."""
 
     model: ShardedModel
     layout: Layout
@@ -91,6 +91,7 @@ class Account:
 
     @property
     def memory(self) -> int:
+        """Bytes that the fullest device needs."""
         return self.fullest.total
 
     @property

@@ -112,7 +112,7 @@ class Layout:
 
 
 def layout_of(values: Mapping[str, int | str]) -> Layout:
-    """The layout of these key-value pairs."""
+    """The layout of these key-value pairs. Raises ``BadInputError`` for an unknown key or a value that it cannot have."""
     names = [f.name for f in fields(Layout)]
     for name in values:
         if name not in names:

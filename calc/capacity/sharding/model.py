@@ -101,7 +101,8 @@ def decoder(
     sizes: Mapping[str, int], *, gated: bool = True, bias: bool = False, tied: bool = False, dropout: bool = False, attention: str = "fused"
 ) -> ShardedModel:
     """A decoder of pre-norm blocks from its dimensions: L, d, h, V, T; optionally g, k, f; C with learned positions; E and e with experts.
-    The bytes saved for backward follow the published account, with 2-byte numbers."""
+    The bytes saved for backward follow Korthikanti et al. 2022, with 2-byte numbers. Raises ``BadInputError`` for a size that is missing or
+    does not fit the others."""
     values = _completed(sizes, gated)
     tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias))
     items = (*_saved_by_attention(attention, dropout), *_saved_by_feed_forward(values, gated, dropout), *_saved_at_ends(dropout))

@@ -25,7 +25,10 @@ class State:
 
 
 def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
-    """The bytes of a recipe, from ``calc.options``; tests compare them with real optimizers."""
+    """The bytes of a recipe, from ``calc.options``; tests compare them with real optimizers.
+
+    Raises ``BadInputError`` for an optimizer whose state does not follow from the number of parameters alone.
+    """
     made(precision=precision, optimizer=optimizer)
     if precision not in _FORMATS or optimizer not in NAMED_OPTIMIZERS:
         raise BadInputError(f"{precision} with {optimizer} has no table of bytes: use {', '.join(PRECISIONS)} and a named optimizer")

@@ -32,7 +32,10 @@ _AS_REQUESTED = "as given"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Rates of a device and its links. ``node`` devices share the links of a node; ``price`` is in USD per device and hour, 0 if unknown.
+    """Rates of a device and its links. ``node`` devices share the links of a node.
+
+    ``memory`` is in bytes, ``peak`` in FLOP/s, ``link`` and ``network`` in bytes/s per direction and device, ``price`` in USD per device
+    and hour, 0 if unknown.
     """
 
     name: str
@@ -71,7 +74,7 @@ def machine_of(
     link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
 ) -> Machine:  # fmt: skip
     """The published rates of an accelerator, each with its source; arguments override them. If one node holds all ``devices``, no network
-    is needed."""
+    is needed. Raises ``BadInputError`` for an efficiency outside (0, 1], and where a bandwidth is neither published nor given."""
     share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
     if not 0 < share <= 1:
         raise BadInputError(f"efficiency = {share} is not a share of the peak: give a number above 0, at most 1")

@@ -67,7 +67,7 @@ def within(name: str, expr: str, exact: ExactCount, derivation: Derivation, diff
 
 
 def _runs(near: _Memo, points: Sequence[int]) -> list[tuple[_Nearness, int, int]]:
-    """The runs of equal nearness from the first to the last of ``points``, between which they are found by bisection."""
+    """The runs of equal nearness from the first to the last of ``points``, located by bisection between neighbors."""
     runs: list[tuple[_Nearness, int, int]] = []
     start = points[0]
     for a, b in itertools.pairwise(points):

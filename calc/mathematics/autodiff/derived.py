@@ -121,7 +121,10 @@ class Derived:
         return self.flops([i for i in needed(self.equations, ends) if i >= self.forward])
 
     def values(self, sizes: Mapping[str, int], leaves: Mapping[tuple[str, str], Array]) -> tuple[float, dict[str, Array]]:
-        """The loss and every parameter's gradient at ``sizes`` (of the basis symbols); omits zero gradients."""
+        """The loss and every parameter's gradient at ``sizes`` (of the basis symbols), in the parameter's shape; omits zero gradients.
+
+        Raises ``NapkinError`` if the equations do not run at these sizes.
+        """
         run = NumericRun(self.equations, {**sizes, **self.program.fixed}, leaves)
         ends = {n: step.node for n, w in self.parameters.items() if (step := self.of.get(w)) is not None and step.node is not None}
         try:

@@ -73,7 +73,8 @@ class Initial:
 def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Initial:
     """Moments of every module's result of ``spec`` at ``sizes``, right after initialization.
 
-    Depth and other trip counts are numbers in the traced forward; widths are symbols in the expressions.
+    Depth and other trip counts are numbers in the traced forward; widths are symbols in the expressions. Raises ``DimensionError`` for
+    invalid sizes; a result without moments has the reason in ``unknown``.
     """
     from calc.trace.forward import trace_program
     from calc.trace.initialization import drawn  # needs torch

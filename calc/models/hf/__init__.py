@@ -38,7 +38,7 @@ _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
 
 def spec(path: str) -> Spec:
-    """The spec of a ``config.json``, given by its path or its folder's."""
+    """The spec of a ``config.json``, given by its path or its folder's. Raises ``ConfigError`` for a config that cannot be used."""
     file = reading.file_of(path)
     text = reading.read(file)
     raw = reading.parse(str(file), text)
