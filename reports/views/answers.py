@@ -200,7 +200,9 @@ def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
         assumptions=_assumptions(form.dims, form.assumptions),
         notes=form.notes,
         rules_of_thumb=tuple(_rule_of_thumb(rule, values, sizes) for rule in form.rules_of_thumb),
-        parts=tuple(_column(form.derived(name, sizes)) for name in TOTALS if name in form.quantities),
+        parts=tuple(
+            PartColumn(name, q.definition.unit, q.values_of_parts(sizes)) for name in TOTALS if (q := form.quantities.get(name)) is not None
+        ),
     )
 
 

@@ -71,6 +71,14 @@ class StoredQuantity:
         point = self.form.point(sizes)
         return max(point(p) for p in self.polynomials)
 
+    def values_of_parts(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """What each part of the model takes of the quantity, at all ``sizes`` of the form's."""
+        case = self.form.case_at(sizes)
+        if case is not None and self.name in case.differing:
+            return case.form.quantity(self.name).values_of_parts(sizes)
+        point = self.form.point(sizes)
+        return {part: point(polynomial) for part, polynomial in self.parts}
+
     @property
     def polynomials(self) -> tuple[Polynomial, ...]:
         """The polynomials whose maximum the quantity is in general: one; for a peak, one per candidate; for an unknown quantity, none."""
@@ -131,13 +139,18 @@ class Stored:
         self.rules_of_thumb: tuple[Mapping[str, Any], ...] = tuple(data["rules_of_thumb"])
         self.cases = tuple(Case(c["equal"], Stored(c["form"]), frozenset(c["differing"])) for c in data["cases"])
         self._entries: Mapping[str, Any] = data["quantities"]
+        # Of the last sizes: every quantity asks, at the same ones.
+        self._failed_at: tuple[Mapping[str, int], list[Guard]] | None = None
+        self._point_at: tuple[Mapping[str, int], Point] | None = None
 
     def failed_guards(self, sizes: Mapping[str, int]) -> list[Guard]:
         """Guards of the trace that have another outcome at these (complete) ``sizes``."""
         case = self.case_at(sizes)
         if case is not None:
             return case.form.failed_guards(sizes)
-        return failed_guards(sizes, self.specialized, self.basis, self.guards, self.certified)
+        if self._failed_at is None or self._failed_at[0] != sizes:
+            self._failed_at = {**sizes}, failed_guards(sizes, self.specialized, self.basis, self.guards, self.certified)
+        return self._failed_at[1]
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes. Refuses invalid sizes."""
@@ -162,7 +175,9 @@ class Stored:
 
     def point(self, sizes: Mapping[str, int]) -> Point:
         """Evaluates polynomials at all ``sizes``, as ``self.sizes`` gives them."""
-        return Point(self.table, {**self.basis.values(sizes), **sizes})
+        if self._point_at is None or self._point_at[0] != sizes:
+            self._point_at = {**sizes}, Point(self.table, {**self.basis.values(sizes), **sizes})
+        return self._point_at[1]
 
     @cached_property
     def quantities(self) -> dict[str, StoredQuantity]:
