@@ -1,6 +1,7 @@
 """Which tests the rule of each operator stands, as data that travels with the program: ``napkin list rules`` and reports show it.
 
-Run as ``python -m tests.rules.table`` after a rule, a call or a model was added; ``--all`` looks for every model anew.
+Run as ``python -m tests.rules.table OPERATOR --model MODEL`` after a rule was added, with the model of the zoo that runs it; without
+operators all rows are made again, which traces the whole zoo, and ``--all`` looks for every model anew.
 """
 
 from __future__ import annotations
@@ -65,11 +66,20 @@ def entry(op: str, known: Mapping[str, Entry]) -> Entry | None:
 
 def main() -> None:
     words = argparse.ArgumentParser(prog="python -m tests.rules.table", description=__doc__)
+    words.add_argument("operators", nargs="*", metavar="OPERATOR", help="make the rows of these (default: all)")
+    words.add_argument("--model", help="the model of the zoo to try first")
     words.add_argument("--all", action="store_true", help="look for every model anew")
-    known = {} if words.parse_args().all else read()
-    entries = {op: entry(op, known) for op in OPERATORS}
-    write({op: row for op, row in entries.items() if row is not None})
-    print(f"wrote {FILE.name}: {len(OPERATORS)} operators", file=sys.stderr)
+    options = words.parse_args()
+    if unknown := {*options.operators} - {*OPERATORS}:
+        words.error(f"no rule of {', '.join(sorted(unknown))}")
+    if options.model and options.model not in ZOO:
+        words.error(f"no model {options.model!r} in tests/zoo")
+    known = {} if options.all else read()
+    if options.model:
+        known |= {op: {"model": options.model} for op in options.operators}
+    entries = {op: entry(op, known) for op in options.operators or OPERATORS}
+    write({op: row for op, row in {**(known if options.operators else {}), **entries}.items() if row is not None})
+    print(f"wrote {FILE.name}: {len(entries)} operators", file=sys.stderr)
     untested = [op for op, row in entries.items() if row is None]
     if untested:
         sys.exit(f"without a call in tests/rules/cases.py or a model in tests/zoo: {', '.join(untested)}")
