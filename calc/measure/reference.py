@@ -278,5 +278,5 @@ class _Call:
 def _storage(tensor: Tensor) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):
+    except RuntimeError:
         raise UncountableError("a tensor without a storage") from None

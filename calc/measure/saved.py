@@ -71,7 +71,7 @@ class SavedWatch:
             self._saved = {key: nbytes for key, nbytes in storages.items() if key not in persistent}
             counted = {*storages, *self._own, loss.untyped_storage()._cdata}
             self._open = {key: nbytes for key, nbytes in alive.items() if key not in counted}
-        except (NotImplementedError, RuntimeError):
+        except RuntimeError:
             self._blind = True
 
     def dropped(self) -> None:

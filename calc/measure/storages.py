@@ -60,7 +60,7 @@ class StorageWatch(TorchDispatchMode):
     def _admit(self, tensor: Tensor, where: str) -> None:
         try:
             storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
+        except RuntimeError:
             self.blind.add(f"{where} ({str(tensor.layout).removeprefix('torch.')} tensor)")
             return
         key, nbytes = storage._cdata, storage.nbytes()

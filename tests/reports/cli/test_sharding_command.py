@@ -58,6 +58,7 @@ def test_every_letter_of_the_json_has_a_value_and_a_source(capsys: pytest.Captur
     _, out, _ = run(capsys, "shard", *DECODER, *layout, "--json")
     document = json.loads(out)
 
+    assert document["stages"]
     for calculation in [stage["calculation"] for stage in document["stages"]] + ([document["step"]] if document["step"] else []):
         values = {put["symbol"]: Fraction(put["value"]) for put in calculation["inputs"]}
         assert all(put["meaning"] and put["source"] for put in calculation["inputs"])

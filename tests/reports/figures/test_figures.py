@@ -278,8 +278,10 @@ def test_growth_says_that_what_follows_a_size_by_default_moves_along(page: Page,
 
 def test_the_finding_of_sensitivity_names_the_largest_factors(derivation: Derivation) -> None:
     """Of every answer."""
-    words = growth(derivation, doubled(derivation)).finding
-    for name, by_dim in doubled(derivation).items():
+    answers = doubled(derivation)
+    words = growth(derivation, answers).finding
+    assert answers
+    for name, by_dim in answers.items():
         known = {d.dim: d.factor for d in by_dim if d.factor is not None}
         dim = max(known, key=lambda dim: known[dim])
         assert f"{name} {numbers.times(known[dim])} with {dim}" in words

@@ -42,7 +42,9 @@ def test_every_printable_sign_of_the_product_has_a_command() -> None:
 def test_environments_are_balanced(text: str) -> None:
     """Begun as often as ended, in order."""
     open_: list[str] = []
-    for kind, name in re.findall(r"\\(begin|end)\{(\w+\*?)\}", text):
+    ends = re.findall(r"\\(begin|end)\{(\w+\*?)\}", text)
+    assert ("begin", "document") in ends
+    for kind, name in ends:
         if kind == "begin":
             open_.append(name)
         else:
