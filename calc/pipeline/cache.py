@@ -18,6 +18,7 @@ from calc.errors import BadInputError
 from calc.graph import serialize
 from calc.graph.step import Graph
 from calc.options import Options
+from calc.pipeline.precomputed import code_here, code_of
 from calc.platform import files
 from calc.spec import Spec
 
@@ -25,8 +26,8 @@ _ENTRY = files.Kind(2**31)
 
 
 class Cache:
-    """A trace on disk, keyed by the model's content, the options and the versions. The general trace has no sizes in its key; ``case``
-    names the special case of any other."""
+    """A trace on disk, keyed by the model's content, the options, the versions and the code that derives it. The general trace has no sizes
+    in its key; ``case`` names the special case of any other."""
 
     def __init__(self, spec: Spec, options: Options, used: bool, case: str = "") -> None:
         self._spec = spec
@@ -36,7 +37,9 @@ class Cache:
         root = _root()
         if root is None:
             return
-        text = "\n".join([spec.key, repr(options), case, *_versions()])
+        # The name of any other spec is the user's own.
+        code = code_of(spec.name, options.to_json()) if spec.key == f"built-in:{spec.name}" else code_here()
+        text = "\n".join([spec.key, repr(options), case, *_versions(), code])
         self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         self._path = root / f"{self._key[:32]}.graph"
 
@@ -86,10 +89,8 @@ def _root() -> Path | None:
 
 @functools.cache
 def _versions() -> tuple[str, ...]:
-    """Versions of the libraries that a trace depends on, and a digest of this package's code, without importing torch."""
+    """Versions of the libraries that a trace depends on, without importing torch."""
     from importlib import metadata
-
-    from calc.pipeline.precomputed import code_here
 
     versions = []
     for package in ("torch", "transformers"):
@@ -97,4 +98,4 @@ def _versions() -> tuple[str, ...]:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             versions.append(f"{package} absent")
-    return (*versions, code_here())
+    return tuple(versions)

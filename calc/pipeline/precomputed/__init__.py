@@ -64,7 +64,7 @@ def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
     entry = _entry(name, options)
     if not entry:
         return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
-    if _digest_here() != entry["sha256"] and not _has_same_meaning(entry["name"], tuple(entry["rules"]), entry["code"]):
+    if not _made_by_this_code(entry):
         return "the stored closed forms were made by other code: python -m calc.pipeline.precomputed.make re-derives them"
     versions = differing(entry["versions"])
     return f"the stored closed forms were made by {versions}" if versions else ""
@@ -96,6 +96,10 @@ def _digest_here() -> str:
     return digest(_index()["sources"])
 
 
+def _made_by_this_code(entry: Mapping[str, Any]) -> bool:
+    return _digest_here() == entry["sha256"] or _has_same_meaning(entry["name"], tuple(entry["rules"]), entry["code"])
+
+
 @cache
 def _has_same_meaning(name: str, rules: tuple[str, ...], made_by: str) -> bool:
     """Whether the files that derive a model have the same meaning, though not the same bytes."""
@@ -104,9 +108,16 @@ def _has_same_meaning(name: str, rules: tuple[str, ...], made_by: str) -> bool:
     return code.combined(code.meanings(code.sources_of(name, rules)).values()) == made_by
 
 
+def code_of(name: str, options: Mapping[str, str]) -> str:
+    """A digest of the meaning of the code that derives a built-in model: of what its stored form depends on if that is valid, else of all
+    of it. Takes a second if the files differ from those of the index."""
+    entry = _entry(name, options)
+    return str(entry["code"]) if entry and _made_by_this_code(entry) else code_here()
+
+
 @cache
 def code_here() -> str:
-    """A digest of the meaning of the deriving code; takes a second if the files differ from those of the index."""
+    """A digest of the meaning of all deriving code, as ``code_of`` has it for one model."""
     index = _index()
     if index["forms"] and all(entry["sha256"] == _digest_here() for entry in index["forms"]):
         return str(index["code"])

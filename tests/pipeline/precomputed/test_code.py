@@ -6,12 +6,17 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from calc.pipeline import cache, precomputed
+from calc.models.load import load
+from calc.options import Options
+from calc.pipeline import precomputed
+from calc.pipeline.cache import Cache
 from calc.pipeline.precomputed import code, produced
+from calc.spec import Spec
 
 STALE = "the stored closed forms were made by other code: python -m calc.pipeline.precomputed.make re-derives them"
 Edit = Callable[[str, Callable[[str], str]], None]
@@ -39,9 +44,14 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
 def _forget() -> None:
     for function in (
         *(code._imported, code._parsed, code._meaning, code._statement_texts, code._definition),
-        *(precomputed._digest_here, precomputed._has_same_meaning, precomputed.code_here, cache._versions),
+        *(precomputed._digest_here, precomputed._has_same_meaning, precomputed.code_here),
     ):
         function.cache_clear()
+
+
+def _trace_of(spec: Spec) -> Path | None:
+    """The file of a trace in the cache."""
+    return Cache(spec, Options(), used=True)._path
 
 
 def _everything() -> str:
@@ -50,10 +60,10 @@ def _everything() -> str:
 
 def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
     """Neither a stored form nor the key of a trace in the cache."""
-    before = cache._versions()
+    before = _trace_of(load("gpt2"))
     edit("trace/recorder.py", lambda text: text.replace('"""', '"""Reworded. ', 1) + "# the end\n")
 
-    assert before == cache._versions()
+    assert before == _trace_of(load("gpt2")) is not None
     assert "" == precomputed.why_not("gpt2")
 
 
@@ -68,19 +78,22 @@ def test_how_forms_are_written_changes_no_trace(edit: Edit) -> None:
 
 @pytest.mark.slow
 def test_a_statement_changes_every_form_whose_derivation_runs_it(edit: Edit) -> None:
-    before = cache._versions()
+    before = _trace_of(load("gpt2"))
     edit("derive/accumulate.py", lambda text: text + "_ONE_MORE = 1\n")
 
-    assert before != cache._versions()
+    assert before != _trace_of(load("gpt2"))
     assert [STALE, STALE] == [precomputed.why_not("gpt2"), precomputed.why_not("transformers:llama")]
 
 
-def test_a_rule_changes_the_forms_that_it_counts_and_no_others(edit: Edit) -> None:
-    """Convolutions are in ResNet-50 and ViT, and in no GPT-2."""
+def test_a_rule_changes_the_forms_and_traces_that_it_counts_and_no_others(edit: Edit) -> None:
+    """Convolutions are in ResNet-50 and ViT, and in no GPT-2. What a user's own model depends on is not in the index."""
+    specs = [load("resnet50"), load("gpt2"), replace(load("gpt2"), key="spec:0123")]
+    before = [_trace_of(spec) for spec in specs]
     edit("rules/convolution.py", lambda text: text + "_ONE_MORE = 1\n")
 
     assert [STALE, STALE] == [precomputed.why_not("resnet50"), precomputed.why_not("vit-b")]
     assert ["", ""] == [precomputed.why_not("gpt2"), precomputed.why_not("linear")]
+    assert [False, True, False] == [path == _trace_of(spec) for path, spec in zip(before, specs, strict=True)]
 
 
 @pytest.mark.slow
