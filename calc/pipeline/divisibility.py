@@ -9,18 +9,26 @@ no divisor helps, sizes are specialized, which the assumptions list as well. Tor
 from __future__ import annotations
 
 import itertools
+import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calc.dimensions import Dim
 from calc.errors import NapkinError, RoundedShareError, SizesError, line_in
 from calc.graph.basis import basis_of
-from calc.graph.plan import DivisorSearch, Inferred, Level, TracePlan
+from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, outcome_of
+from calc.graph.step import Graph, Guard
 from calc.spec import Spec
+from calc.symbolic.exact import Exact
+from calc.symbolic.expression import Expression, FunctionCall, Remainder, walk
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 _POWERS = (2, 4, 8, 16, 32, 64)
 _DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *//? *\(*(\w+)")
+# ``(d + 1)//2``: every second element of d, also of an odd one.
+_CEILING = re.compile(r"([A-Za-z_]\w*)\)* *\+ *(\d+)\)* *// *\(*(\d+)")
 # Maximum number of further divisors to try.
 _MOST_TRIED = 40
 # Never used as a divisor: the batch.
@@ -101,16 +109,60 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
 
 def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Inferred | None:
     """``spec`` with a size declared a multiple of what the line that failed divides it by; None if there is no such size."""
-    return next(_multiples(spec, sizes, failure, _divided(spec, str(failure))), None)
+    error = str(failure)
+    return next(_multiples(spec, sizes, error, _divided(spec, _without_advice(error))), None)
+
+
+def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[str, int]) -> Inferred | None:
+    """``spec`` with the multiples at which each of ``guards`` of ``graph`` has the other outcome, as at ``sizes``: a width is even where
+    the step asks whether it is odd. None unless multiples decide all of them."""
+    reasons: list[str] = []
+    for guard in guards:
+        if _is_decided(spec, graph, guard):
+            continue
+        reason = f"{guard.expr} is {guard.outcome} at {guard.where}, and the step runs other operators"
+        more = next(_multiples(spec, sizes, reason, _divided(spec, _exact_divisions(graph, guard, sizes))), None)
+        if more is None or not _has_own_sizes(more.spec) or not _is_decided(more.spec, graph, guard):
+            return None
+        spec = more.spec
+        reasons.append(more.reason)
+    return Inferred(spec, ", ".join(reasons)) if reasons else None
+
+
+def _exact_divisions(graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> str:
+    """The divisions in ``guard`` that leave no remainder at ``sizes``, as ``(h*k)//2``."""
+    divisions: list[tuple[Expression, Expression]] = []
+    for node in walk(parse(guard.expr)):
+        match node:
+            case FunctionCall("Mod", (top, bottom)) | Remainder(top, bottom):
+                divisions.append((top, bottom))
+    at = Exact(graph.as_basis().values(sizes))
+    exact = [(top, by) for top, by in divisions if by.value_in(at) and Remainder(top, by).value_in(at) == 0]
+    return ", ".join(f"({as_text(top)})//{as_text(by)}" for top, by in exact)
+
+
+def _has_own_sizes(spec: Spec) -> bool:
+    """Whether the default sizes of ``spec`` satisfy its multiples: the step is traced with symbols near them."""
+    return not isinstance(outcome_of(spec.sizes), Refusal)
+
+
+_SAMPLES = 20
+
+
+def _is_decided(spec: Spec, graph: Graph, guard: Guard) -> bool:
+    """Whether a guard has the other outcome at all sizes that ``spec`` allows, tested at random ones."""
+    basis, generator = basis_of(spec.dimensions), random.Random(0)
+    points = [{name: generator.randint(1, 10 ** generator.randint(1, 4)) for name in basis.symbols} for _ in range(_SAMPLES)]
+    return not any(guard.holds_at(graph.as_basis().values(basis.sizes(at))) for at in points)
 
 
 def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Iterator[Inferred]:
     """``spec`` with one more size declared a multiple: first those that ``failure`` divides, then others it names, then all."""
-    return _multiples(spec, sizes, failure, _pairs(spec, failure))
+    return _multiples(spec, sizes, str(failure), _pairs(spec, failure))
 
 
 def _multiples(
-    spec: Spec, sizes: Mapping[str, int], failure: NapkinError, pairs: Iterable[tuple[str, int | str]]
+    spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterable[tuple[str, int | str]]
 ) -> Iterator[Inferred]:
     """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it."""
     for name, part in pairs:
@@ -119,7 +171,7 @@ def _multiples(
             continue
         multiples = _finer(spec, sizes, name, part)
         if multiples:
-            yield _declared(spec, multiples, str(failure))
+            yield _declared(spec, multiples, reason)
 
 
 def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
@@ -127,7 +179,7 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     if isinstance(failure, RoundedShareError):
         divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
         return [(name, part) for name, part in divided if name and part]
-    error = str(failure)
+    error = _without_advice(str(failure))
     named = _named(spec, error)
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
@@ -135,12 +187,15 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     return dict.fromkeys((*_divided(spec, error), *((name, part) for name in wholes for part in parts)))
 
 
-def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
-    """Sizes that ``error`` divided and rounded, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
+def _divided(spec: Spec, text: str) -> list[tuple[str, int | str]]:
+    """Sizes that are divided and rounded in ``text``, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
+    named, text = _named(spec, text), _in_dimensions(spec, text)
+    rounded_up = [(_dimension(spec, whole), part) for whole, more, part in _CEILING.findall(text) if int(more) == int(part) - 1 > 0]
     quotients: list[tuple[str, str]] = []
-    for whole, part in _DIVISION.findall(_in_dimensions(spec, _without_advice(error))):
-        quotients += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
-    return [(name, int(part) if part.isdigit() else part) for name, part in quotients if name and (part.isdigit() or part in spec.dims)]
+    for whole, part in _DIVISION.findall(text):
+        quotients += [(name, part) for name in named] if whole == part else [(_dimension(spec, whole), part)]
+    pairs = [(name, part) for name, part in (*quotients, *rounded_up) if name and (part.isdigit() or part in spec.dims)]
+    return [(name, int(part) if part.isdigit() else part) for name, part in pairs]
 
 
 def _in_dimensions(spec: Spec, text: str) -> str:
@@ -193,7 +248,7 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
 
 def as_numbers(spec: Spec, error: str) -> Spec:
     """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest."""
-    names = dict.fromkeys((*_named(spec, error), *spec.dims))
+    names = dict.fromkeys((*_named(spec, _without_advice(error)), *spec.dims))
     order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", error)))
     return replace(spec, may_specialize=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
@@ -203,12 +258,13 @@ def _without_advice(error: str) -> str:
     return error.partition("; declare what")[0].partition(": ")[2]
 
 
-def _words(error: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w*|\d+", _without_advice(error))
+def _words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*|\d+", text)
 
 
-def _named(spec: Spec, error: str) -> list[str]:
-    named = {_dimension(spec, word) for word in _words(error)}
+def _named(spec: Spec, text: str) -> list[str]:
+    """The dimensions that a text names."""
+    named = {_dimension(spec, word) for word in _words(text)}
     return [name for name in spec.dims if name in named]
 
 
@@ -227,4 +283,4 @@ def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Inferred:
 
 def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:
     """The line that an error names, and its words without sizes."""
-    return line_in(error), tuple(word for word in _words(error) if not word.isdigit() and not _dimension(spec, word))
+    return line_in(error), tuple(word for word in _words(_without_advice(error)) if not word.isdigit() and not _dimension(spec, word))

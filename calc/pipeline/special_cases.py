@@ -22,6 +22,7 @@ from calc.graph.specialization import (
     without_ones,
 )
 from calc.graph.step import Assumption, Graph, Guard, SpecialCase
+from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
 from calc.pipeline.refinements import ITERATIONS, as_numbers, with_quotients
@@ -83,6 +84,9 @@ class _Completion:
         """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
         attempts = special_case_candidates(self.graph, self.sizes, changed)
         divisible = [c for c in repeated if c.divides]
+        multiples = divisibility.required(self.spec, self.graph, divisible, self.sizes)
+        if multiples is not None:
+            return Refusal(_another_path(self.spec, self.graph, divisible), multiples)
         specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
         if not specialized:
             near = self._near_foreseen(repeated, attempts[-1])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
-from calc.trace.source_lines import raising_line
+from calc.trace.source_lines import raising_line, raising_lines
 from calc.trace.symbolic_sizes import SizeEnv
 
 
@@ -45,7 +45,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
         first = _first_words(error)
-        message = "; ".join((env.named(first), *env.remainders(where))) if env is not None else first
+        message = "; ".join((env.named(first), *env.remainders(raising_lines(error)))) if env is not None else first
         out = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         new = f"; {untried()}" if untried() else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError

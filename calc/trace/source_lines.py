@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import linecache
@@ -30,6 +31,29 @@ def raising_line(error: BaseException) -> str:
     return _innermost(reversed(list(traceback.walk_tb(error.__traceback__)))) or elsewhere()
 
 
+def raising_lines(error: BaseException) -> list[str]:
+    """The lines that raised an error and its causes; and where a condition decides that one is raised, the lines of the condition."""
+    lines: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        frames = ((frame.f_code.co_filename, line) for frame, line in reversed([*traceback.walk_tb(cause.__traceback__)]))
+        file, line = next(((file, line) for file, line in frames if not is_foreign(file)), ("", 0))
+        lines += [_text(file, number) for number in (line, *_conditions_in(file).get(line, ()))]
+        cause = cause.__cause__
+    return lines
+
+
+@functools.cache
+def _conditions_in(file: str) -> dict[int, range]:
+    """The lines of each condition of a file, by the line of the ``raise`` that it decides about."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):  # no source
+        return {}
+    branches = [node for node in ast.walk(tree) if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise)]
+    return {node.body[0].lineno: range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1) for node in branches}
+
+
 @contextlib.contextmanager
 def doing(work: Elsewhere) -> Iterator[None]:
     """Context in which ``work`` describes the running work when the stack has no line of a user."""
@@ -52,8 +76,13 @@ def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
         if file.endswith("/calc/trace/step.py"):
             return ""  # the outer frames only called us
         if not is_foreign(file):
-            return f"{_short(file)}:{line}: {linecache.getline(file, line).strip().rstrip(':')[:80]}"
+            return _text(file, line)
     return ""
+
+
+def _text(file: str, line: int) -> str:
+    """``file:line: source``."""
+    return f"{_short(file)}:{line}: {linecache.getline(file, line).strip().rstrip(':')[:80]}"
 
 
 @functools.cache

@@ -250,7 +250,8 @@ class _StepRun:
         return overriding_operators(self.recorder)
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
-        return scalar_reads.in_model(self.recorder.unbacked.reading, self.read)
+        unbacked = self.recorder.unbacked
+        return scalar_reads.in_model(unbacked.reading, self.read, unbacked.comparing)
 
     def trace(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder

@@ -297,10 +297,11 @@ class SizeEnv(ShapeEnv):
             message = re.sub(rf"\b{symbol}\b", name, message)
         return message
 
-    def remainders(self, line: str) -> list[str]:
-        """The divisions that leave a remainder where ``line`` asked whether they do, as ``(h*k)//16 leaves a remainder``."""
-        guards = ((expr, bool(value)) for expr, (value, where) in self.answers.items() if where == line and isinstance(expr, sp.Eq | sp.Ne))
-        left = (expr for expr, holds in guards if holds is isinstance(expr, sp.Ne) and expr.rhs == 0)
+    def remainders(self, lines: Collection[str]) -> list[str]:
+        """The divisions that leave a remainder where one of ``lines`` asked whether they do, as ``(h*k)//16 leaves a remainder``."""
+        evaluated = ((expr, bool(value)) for expr, (value, where) in self.answers.items() if where in lines)
+        equations = ((expr, holds is isinstance(expr, sp.Eq)) for expr, holds in evaluated if isinstance(expr, sp.Eq | sp.Ne))
+        left = (expr for expr, equal in equations if equal is not (expr.rhs == 0) and expr.rhs.is_Integer)
         divisions = (part for expr in left for part in expr.atoms(sp.Function) if type(part).__name__ in ("Mod", "PythonMod"))
         texts = ([size_text(argument, self.names) for argument in part.args] for part in divisions)
         return [f"({whole})//{by} leaves a remainder" for whole, by in texts]

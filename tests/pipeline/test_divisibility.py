@@ -15,6 +15,7 @@ from calc import Spec
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
 from calc.errors import SizesError
+from calc.pipeline import divisibility
 from calc.pipeline.divisibility import candidates
 from calc.pipeline.precomputed import form_of
 from calc.pipeline.sweep import sweep
@@ -210,6 +211,83 @@ def test_a_divisor_that_a_check_of_the_code_asks_for_is_inferred() -> None:
     assert "Eq(Mod(d, 15), 0)" in {a.expr for a in derivation.assumptions}
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=3, d=75))
+
+
+class InPairs(nn.Module):
+    """Rotates its width in pairs, which no line divides: of an odd width, the even places are one more than the odd ones."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.mix = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        even = self.mix(x)[..., ::2]
+        y: Tensor = x * torch.stack([even, even], -1).flatten(-2)
+        return y
+
+
+class Checked(InPairs):
+    """Says itself that its width must be even, in an error that has another one as its cause."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__(n)
+        try:
+            if n.d is None or (n.d % 2 == 1):
+                raise ValueError("an odd width")
+        except ValueError as error:
+            raise RuntimeError("cannot be built") from error
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        return y
+
+
+class RoutedRows(InPairs):
+    """Torch's grouped matmul takes rows of a multiple of 16 bytes: of four numbers of fp32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = nn.functional.grouped_mm(x, self.mix.weight.t().unsqueeze(0), offs=torch.ones(1, dtype=torch.int32)).relu()
+        return y
+
+
+class PaddedWhereOdd(InPairs):
+    """Runs at every width, but otherwise at odd ones."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        if y.shape[1] % 2 == 1:
+            y = torch.cat([y, torch.zeros(y.shape[0], 1)], 1)
+        return y
+
+
+@pytest.mark.parametrize(("module", "multiple"), [(InPairs, 2), (Checked, 2), (RoutedRows, 4), (PaddedWhereOdd, 2)])
+def test_a_width_that_the_code_needs_even_is_a_multiple_and_no_number(module: type[InPairs], multiple: int) -> None:
+    s = replace(_spec(module, B=2, d=20), may_specialize=(("d",), ("B",)))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert f"Eq(Mod(d, {multiple}), 0)" in {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, d=28))
+
+
+def test_other_sizes_than_those_of_an_inferred_branch_are_traced_for_themselves() -> None:
+    """An odd width has one number more a row to write, which an even one has not."""
+    s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)))
+    even, odd = (calc.derive(s, {"d": d}, cache=False, optimizer="sgd") for d in (20, 21))
+
+    assert [] == failures(calc.check(odd, B=3, d=27))
+    assert even["bytes_moved.forward"].at(d=27) == odd["bytes_moved.forward"].at(d=27)
+    assert odd["bytes_moved.forward"].at(d=28) == even["bytes_moved.forward"].at(d=28) < odd["bytes_moved.forward"].at(d=27)
+
+
+def test_a_divisor_that_does_not_decide_the_branch_is_not_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A multiple of 5 may be odd. Without a divisor, the width is a number."""
+    monkeypatch.setattr(divisibility, "_divided", lambda *_: [("d", 5)])
+    s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert not [a for a in derivation.assumptions if "Mod(d, 5)" in a.expr]
+    assert derivation.specialized == {"d": 20}
 
 
 SQUARES = """

@@ -158,6 +158,36 @@ def guarded_where_asked(x: Tensor) -> Tensor:
     return x
 
 
+def compared(x: Tensor) -> Tensor:
+    lengths = (x > 0).sum(dim=1)
+    assert 0 <= lengths.max().item() <= x.shape[1]
+    if x.min().item() < -1000 or lengths.min().item() == 1000:
+        raise ValueError("out of range")
+    return x
+
+
+def never_true(x: Tensor) -> Tensor:
+    assert (x > 0).sum().item() < 0
+    return x
+
+
+def compared_with_either(x: Tensor) -> Tensor:
+    if 1 < (x > 0).sum().item() < 1000:
+        raise ValueError("whichever of the two is false")
+    return x
+
+
+def compared_beside(x: Tensor) -> Tensor:
+    longest = (x > 0).sum().item()
+    assert longest < 1000
+    return x[:, :longest]
+
+
+def contained_in(x: Tensor) -> Tensor:
+    assert (x > 0).sum().item() not in (1000, 2000)
+    return x
+
+
 def chosen(x: Tensor) -> Tensor:
     if x.min() < 0:
         return x * 2

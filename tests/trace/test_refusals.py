@@ -168,7 +168,7 @@ def test_only_the_loop_at_fault_is_specialized(trip_counts: tuple[str, ...]) -> 
 # -- values that are only checked -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of", [modules.asserted, modules.guarded, modules.guarded_where_asked])
+@pytest.mark.parametrize("of", [modules.asserted, modules.guarded, modules.guarded_where_asked, modules.compared])
 def test_a_value_that_is_only_checked_is_the_one_that_raises_nothing(of: Callable[[Tensor], Tensor]) -> None:
     s = Spec("checked", {"B": 3}, lambda n: nn.Linear(4, 4), lambda n: (torch.randn(n.B, 4),), lambda m, x: of(m(x)).sum())
     derivation = calc.derive(s, cache=False, optimizer="sgd")
@@ -177,7 +177,22 @@ def test_a_value_that_is_only_checked_is_the_one_that_raises_nothing(of: Callabl
     assert [] == failures(calc.check(derivation))
 
 
-@pytest.mark.parametrize("of", [modules.chosen, modules.chosen_in_assert])
+def test_a_check_that_fails_on_the_real_data_is_the_error_of_the_real_run() -> None:
+    """The closed forms assume that a check holds; the real run evaluates it."""
+    s = function(modules.never_true)
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert ["the value read at modules.py:LINE: assert (x > 0).sum().item() < 0 is True"] == [
+        re.sub(r":\d+:", ":LINE:", a.expr) for a in derivation.assumptions
+    ]
+    with pytest.raises(NapkinError, match="AssertionError"):
+        calc.check(derivation)
+
+
+UNDECIDED = [modules.chosen, modules.chosen_in_assert, modules.compared_with_either, modules.compared_beside, modules.contained_in]
+
+
+@pytest.mark.parametrize("of", UNDECIDED)
 def test_a_value_with_two_branches_is_refused(of: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(DataDependentError, match="reads a value out of a tensor"):
         calc.derive(function(of), cache=False, optimizer="sgd")

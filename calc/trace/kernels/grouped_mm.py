@@ -6,9 +6,6 @@ from typing import Any
 
 import torch
 
-from calc.errors import TraceError
-from calc.trace.source_lines import user_line
-
 _ALIGNMENT = 16  # bytes; torch's kernels require this alignment of rows (aten/src/ATen/native/GroupedMMUtils.h)
 
 
@@ -41,7 +38,4 @@ def _require_aligned_rows(matrix: torch.Tensor) -> None:
     last, before = matrix.stride(-1), matrix.stride(-2)
     stride = before if type(last) is int and last == 1 else last
     if stride % each != 0:
-        raise TraceError(
-            f"a grouped matmul takes rows of a multiple of {_ALIGNMENT} bytes, and {user_line()} gives it rows of"
-            f" {stride} elements of {matrix.element_size()} bytes: make that size a multiple of {each} (Dim(…, multiple_of={each}))"
-        )
+        raise RuntimeError(f"a row of a grouped matmul, {stride} elements of {matrix.element_size()} bytes, must be divisible by {each}")

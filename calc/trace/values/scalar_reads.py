@@ -5,6 +5,9 @@ returns a number that cannot be compared, truncated or used as a truth value: ea
 the optimizer's class, ``max`` and ``min`` of such a number and a bound may return either: the traces for the closed forms take the number,
 certificates take the bound, so a bound that costs less (a multiplication by 1 costs none) is noticed. The two also read different numbers,
 so they disagree where one escapes through one of Python's own functions.
+
+A check (``assert lengths.max().item() <= T``) may also compare an integer, which nothing else sees: the comparison has the outcome at which
+nothing is raised.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import torch
 from calc.errors import DataDependentError
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.source_lines import user_line
+from calc.trace.values import asserts
 from calc.trace.values.constant_propagation import has_constant_values
 
 _LARGEST = ("max", "min")
@@ -48,13 +52,27 @@ class ScalarRead(float):
     __hash__ = float.__hash__
 
 
+class ComparedRead:
+    """A value read out of data that a check compares, and that nothing else sees. ``outcome()`` is what the comparison must be."""
+
+    def __init__(self, outcome: Callable[[], bool]) -> None:
+        self._outcome = outcome
+
+    def _compared(self, _: object) -> bool:
+        return self._outcome()
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
+    __hash__ = object.__hash__
+
+
 Reading = Callable[[float, str], AbstractContextManager[None]]
+Comparing = Callable[[], AbstractContextManager[Callable[[], bool]]]
 
 
-def in_model(reading: Reading, value: float) -> AbstractContextManager[None]:
+def in_model(reading: Reading, value: float, comparing: Comparing) -> AbstractContextManager[None]:
     """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data. ``reading(value, who)``
-    is the context of the operator that reads it."""
-    return _items(reading, value)
+    is the context of the operator that reads it, ``comparing()`` that of one in a check, with the required outcome."""
+    return _items(reading, value, comparing=comparing)
 
 
 @contextlib.contextmanager
@@ -82,11 +100,17 @@ def numbers_only(optimizer: Any, reading: Reading, value: float, bounded: bool) 
             optimizer.step = own
 
 
-def _items(reading: Reading, value: float, who: str = "") -> AbstractContextManager[None]:
+def _items(reading: Reading, value: float, who: str = "", comparing: Comparing | None = None) -> AbstractContextManager[None]:
     original = torch.Tensor.item
 
     def item(self: torch.Tensor) -> Any:
-        if has_constant_values(self) or not self.dtype.is_floating_point:
+        if has_constant_values(self):
+            return original(self)
+        if comparing is not None and asserts.only_compared():
+            with comparing() as outcome:
+                original(self)
+            return ComparedRead(outcome)
+        if not self.dtype.is_floating_point:
             return original(self)
         with reading(value, who or f"the step at {user_line()}"):
             return ScalarRead(original(self))

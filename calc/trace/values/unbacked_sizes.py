@@ -87,6 +87,22 @@ class UnbackedSizes:
         finally:
             self._number = before
 
+    @contextlib.contextmanager
+    def comparing(self) -> Iterator[Callable[[], bool]]:
+        """Context in which a number is read from data that a check compares: any value may be returned. Yields a function that returns the
+        outcome of the running comparison."""
+        before, self._number = self._number, 0
+        try:
+            yield self._outcome
+        finally:
+            self._number = before
+
+    def _outcome(self) -> bool:
+        assumed, outcome = self._assumed(None)
+        if not assumed:
+            raise DataDependentError(f"the step compares a value that it reads out of a tensor at {user_line()}: it depends on the data")
+        return bool(outcome)
+
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` reads a value that does not depend on data; else ``(False, None)``."""
         if func not in _READS or has_constant_values(args[0]):
