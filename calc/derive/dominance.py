@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.lower_bounds import range_of
 from calc.symbolic.parser import parse
-from calc.symbolic.ranges import range_of
 
 Monomial = tuple[int, ...]
 Matrix = np.ndarray[Any, Any]

@@ -55,7 +55,7 @@ _ALL = (
         "as separate matrix multiplications",
         "torch's counters do not see inside the kernel on a CPU",
         False,
-        ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/all_gradients.py", "calc/measure/attention.py"),
+        ("calc/measure/run.py", "calc/measure/training.py", "calc/measure/attention.py"),
     ),
     Exchange(
         "fast path",

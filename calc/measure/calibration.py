@@ -17,8 +17,7 @@ from calc.hardware.calibration import Calibration, CalibrationPoint
 from calc.measure.collector import collector_off
 from calc.measure.machine import machine
 from calc.measure.matmul_precision import single_precision
-from calc.measure.primitive import Action, Primitive
-from calc.measure.primitives import primitives
+from calc.measure.primitives import Action, Primitive, primitives
 from calc.measure.timing import HostWatch, Timings, Watch, time_of, watch_of
 
 _LONG = 10**10  # FLOP: larger primitives take 0.1 s and more and are repeated less often

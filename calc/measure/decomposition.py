@@ -21,7 +21,6 @@ from torch import Tensor
 
 from calc.measure.conventions import CONVENTIONS, scatter_reduce
 from calc.measure.conventions_updates import repeated
-from calc.measure.fastpath import FAST_PATH
 from calc.measure.kinds import (
     ARITHMETIC_PRIMS,
     FREE,
@@ -38,7 +37,7 @@ from calc.measure.kinds import (
     results,
     tensors_in,
 )
-from calc.measure.references import REPLACEMENTS
+from calc.measure.references import FAST_PATH, REPLACEMENTS
 from calc.platform.torch_private import DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
 
 

@@ -16,7 +16,7 @@ import torch
 from calc.errors import BadInputError, MeasurementError
 from calc.graph.exchanges import Differences, ExchangeDifference
 from calc.measure import recompute
-from calc.measure.all_gradients import AllGradients
+from calc.measure.attention import AllGradients
 from calc.measure.flops import MatmulCounter
 from calc.measure.free_memory import require_free_memory
 from calc.measure.measurement import Measurement, Reading

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from calc.hardware.benchmark import How
 from calc.measure.machine import conditions
 from calc.measure.matmul_precision import matmul_dtype, single_precision
-from calc.measure.module_times import STEPS, ModuleTime, module_times
 from calc.measure.timing import Timed, Watch, timed, watch_of
-from calc.measure.training import Training, blame
+from calc.measure.training import PHASES, Training, blame
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +76,132 @@ def _compiled(run: Training, compiled: bool) -> Iterator[Training]:
         yield replace(run, module=module)
     finally:
         torch.compiler.reset()
+
+
+# -- the time of each module, by torch's profiler ---------------------------------------------------------------------
+# Hooks mark every module's forward. An operator of the forward counts for the innermost module that calls it; one of the backward for the
+# module of the forward operator with the same autograd sequence number. Times are those of the operators (on a device, of their kernels),
+# without gaps between them. Profiling slows a step down, so use these times as shares; step times are measured without it.
+
+
+LOSS, TOP, GRADIENTS, OPTIMIZER = "(loss)", "(model)", "(gradients)", "(optimizer)"
+STEPS = 3
+_MODULE, _PHASE = "napkin site ", "napkin phase "
+_NODE = "autograd::engine::evaluate_function: "
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleTime:
+    """Nanoseconds of one module's own operators in one step, by phase, without those of its submodules."""
+
+    module_path: str
+    forward: int
+    backward: int
+    optimizer: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.forward + self.backward + self.optimizer
+
+    def to_json(self) -> dict[str, Any]:
+        return {"module_path": self.module_path, "forward": self.forward, "backward": self.backward, "optimizer": self.optimizer}
+
+
+def module_times(run: Training, steps: int = STEPS) -> tuple[ModuleTime, ...]:
+    """Medians of the next ``steps`` steps by module, each step profiled separately, in order of first execution."""
+    profiled = [{item.module_path: item for item in _profiled(run)} for _ in range(steps)]
+    return tuple(
+        ModuleTime(name, *(round(statistics.median(getattr(times[name], phase) for times in profiled)) for phase in PHASES))
+        for name in profiled[0]
+        if all(name in times for times in profiled)
+    )
+
+
+def _profiled(run: Training) -> tuple[ModuleTime, ...]:
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler's library logs to standard error
+    on_device = run.device.startswith("cuda")
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_device else [])]
+    with _marked(run.module), profile(activities=activities) as profiler:
+        run.step(_phase)
+        if on_device:
+            torch.cuda.synchronize(run.device)
+    return summed(profiler.events(), on_device)
+
+
+def summed(events: Iterable[Any], on_device: bool) -> tuple[ModuleTime, ...]:
+    """Sums of the profiler's events in nanoseconds, by module path and phase."""
+    own = [e for e in events if e.device_type.name == "CPU"]
+    module_paths = {
+        e.sequence_nr: _module_path_of(e)
+        for e in sorted(own, key=lambda e: float(e.time_range.start))
+        if e.sequence_nr >= 0 and not _node(e)
+    }
+    times: dict[str, dict[str, float]] = {}
+    for event in own:
+        if event.name.startswith((_MODULE, _PHASE)):
+            continue
+        phase, module_path = _place(event, module_paths)
+        took = event.self_device_time_total if on_device else event.self_cpu_time_total
+        parts = times.setdefault(module_path, dict.fromkeys(PHASES, 0.0))
+        parts[phase] += took
+    # The profiler gives microseconds.
+    return tuple(
+        ModuleTime(module_path, *(round(1000 * parts[phase]) for phase in PHASES))
+        for module_path, parts in times.items()
+        if any(parts.values())
+    )
+
+
+def _place(event: Any, module_paths: dict[int, str]) -> tuple[str, str]:
+    """(phase, module path) of an operator."""
+    node = _node(event)
+    if node is not None:
+        inner = _module_path_of(event)  # a forward recomputed in the backward runs inside its module
+        return "backward", inner if inner != LOSS else module_paths.get(node.sequence_nr, GRADIENTS)
+    phase = next((e.name.removeprefix(_PHASE) for e in _around(event) if e.name.startswith(_PHASE)), "forward")
+    return phase, OPTIMIZER if phase == "optimizer" else _module_path_of(event)
+
+
+def _node(event: Any) -> Any:
+    """The autograd node during which an operator runs, else ``None``."""
+    return next((e for e in _around(event) if e.name.startswith(_NODE)), None)
+
+
+def _module_path_of(event: Any) -> str:
+    return next((e.name.removeprefix(_MODULE) for e in _around(event) if e.name.startswith(_MODULE)), LOSS)
+
+
+def _around(event: Any) -> Iterator[Any]:
+    while event is not None:
+        yield event
+        event = event.cpu_parent
+
+
+def _phase(name: str) -> AbstractContextManager[Any]:
+    return record_function(_PHASE + name)
+
+
+@contextmanager
+def _marked(module: nn.Module) -> Iterator[None]:
+    """Context in which each submodule's forward is a profiler span named by its module path; a shared submodule has its first path."""
+    open_spans: list[Any] = []
+    handles: list[Any] = []
+
+    def enter(name: str) -> Any:
+        def hook(*_: Any) -> None:
+            open_spans.append(record_function(_MODULE + name))
+            open_spans[-1].__enter__()
+
+        return hook
+
+    def leave(*_: Any) -> None:
+        open_spans.pop().__exit__(None, None, None)
+
+    for name, submodule in module.named_modules():
+        handles.append(submodule.register_forward_pre_hook(enter(name or TOP)))
+        handles.append(submodule.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from calc.measure.flops import MatmulCounter
+from calc.measure.kinds import tensors_in
 from calc.measure.measurement import Reading
-from calc.measure.memory import peaks, watch_of
 from calc.measure.observer import Observer
 from calc.measure.parameter_use import ParameterWatch
 from calc.measure.reference import ReferenceCounter
@@ -142,3 +142,31 @@ def _counted(value: int, instrument: str, unknown: Iterable[str], unseen: str) -
     if names:
         return Reading(None, instrument, f"{names} cannot be counted in a run: torch has no reference decomposition")
     return Reading(value, instrument)
+
+
+# -- live bytes -------------------------------------------------------------------------------------------------------
+
+
+LIVE_BYTES = "storages alive in a real run (weakly referenced, each once and whole)"
+
+
+def watch_of(run: Training) -> StorageWatch:
+    """A watch that knows the storages that ``run`` holds before its next step."""
+    watch = StorageWatch()
+    watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
+    if run.masters is not None:
+        watch.admit(run.masters.stepped)
+    if run.optimizer is not None:
+        watch.admit(tensors_in(run.optimizer.state))
+    return watch
+
+
+def peaks(watch: StorageWatch, first: int, second: int) -> dict[str, Reading]:
+    """Readings of the peaks of the first step, which also allocates the optimizer's state, and of the second."""
+    if watch.blind:
+        reason = f"storages that torch does not show, at {', '.join(sorted(watch.blind))}"
+        return {name: Reading(None, LIVE_BYTES, reason) for name in ("memory.peak", "memory.peak.first_step")}
+    return {
+        "memory.peak": Reading(second, LIVE_BYTES, "window: the second step"),
+        "memory.peak.first_step": Reading(first, LIVE_BYTES, "window: the first step"),
+    }

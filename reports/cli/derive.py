@@ -151,7 +151,7 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
     from calc.derive.to_json import ledger_document
     from reports.jobs import job
     from reports.page.coverage import coverage
-    from reports.views import coverage as view
+    from reports.views import explained as view
 
     with talk() as say:
         covered = job.covered(request, say)

@@ -84,7 +84,7 @@ def checkpoint(
 
     with talk() as say:
         checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours, schedule or "", seed)
-    from reports.views import saving as view
+    from reports.views import memory as view
 
     print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))
     return SUCCESS if checkpointed.ok else FAILED

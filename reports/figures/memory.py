@@ -6,15 +6,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.derive.result import Derivation, Quantity
-from calc.hardware.accelerators import Accelerator
+from calc.hardware.accelerators import Accelerator, accelerator
 from calc.platform.reading import clipped
 from calc.units import Unit
-from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.scales import round_step, short_bytes
 from reports.figures.shapes import Figure, Key, Label, SvgLine, SvgRect, css_class, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several
+
+COMMON = ("t4", "l4", "rtx5090", "a100-sxm-40", "l40s", "h100-sxm", "h200-sxm", "b200-hgx", "b300")
+"""Ids of the catalogue, one for each common capacity, smallest first."""
+
+
+def beside(peak: int, chosen: Accelerator | None) -> tuple[Accelerator, ...]:
+    """The named device; else the largest common one below ``peak`` bytes and the smallest one that holds them, if they exist."""
+    if chosen is not None:
+        return (chosen,)
+    common = [accelerator(name) for name in COMMON]
+    small = [device for device in common if device.memory < peak][-1:]
+    large = [device for device in common if device.memory >= peak][:1]
+    return (*small, *large)
+
+
+def capacity(nbytes: int) -> str:
+    """A capacity in bytes as vendors write it: ``80 GB``, or ``32 GiB`` if only that is a whole number."""
+    for unit, size in (("GB", 10**9), ("GiB", 2**30)):
+        if nbytes % size == 0:
+            return f"{numbers.integer(nbytes // size)}{numbers.NBSP}{unit}"
+    return f"{numbers.integer(nbytes)}{numbers.NBSP}bytes"
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
 
 ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
 ORDER = ("parameter", "master weight", "optimizer state", "gradient", "activation", "temporary", "input", "buffer")

@@ -17,7 +17,7 @@ from calc.memory import search
 from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
 from calc.units import Unit
-from reports.figures.devices import COMMON, capacity
+from reports.figures.memory import COMMON, capacity
 from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caution, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP

@@ -14,9 +14,9 @@ from calc.symbolic.expression import Name, Number
 from calc.units import Unit
 from reports.figures.live_bytes import drawing
 from reports.figures.shapes import Drawing, css_class
-from reports.page.instants import called, phase_of, short
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula, several, share, sizes_text, times
+from reports.page.peak_candidates import called, phase_of, short
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.numbers import NBSP, PrintedAmount
 

@@ -14,11 +14,11 @@ from calc.options import TRAIN
 from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
 from calc.units import Unit
-from reports.figures.devices import capacity
-from reports.page.instants import phase_of, short
+from reports.figures.memory import capacity
 from reports.page.model import TypesetFormula
 from reports.page.operator_words import in_words, place_in_words
 from reports.page.parts import at_hand, chapter_anchor, formula
+from reports.page.peak_candidates import phase_of, short
 from reports.page.peak_parts import largest_parts
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount

@@ -12,10 +12,9 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Sum, bare
 from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
-from reports.page.instants import short
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import PeakCandidateView, subscripted
+from reports.page.peak_candidates import PeakCandidateView, short, subscripted
 from reports.typeset import expressions, numbers, paths
 from reports.typeset.escape import slug
 

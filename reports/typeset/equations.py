@@ -10,9 +10,9 @@ import sympy as sp
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
-from calc.mathematics.autodiff.dimensions import folded, in_dimensions
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.reverse import GradientShare
+from calc.mathematics.autodiff.sizes import folded, in_dimensions
 from reports.typeset.letters import Letters
 from reports.typeset.scalars import Latex, Style, Text
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import sympy as sp
 
 from calc.graph.forward import Program
-from calc.mathematics.autodiff.dimensions import in_dimensions
+from calc.mathematics.autodiff.sizes import in_dimensions
 
 _SPARE = "ijmnpqruvwxyzacehklo"
 # What a second axis of the same size is usually called.

@@ -6,8 +6,8 @@ from typing import Any
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
-from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.numeric import needed
+from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.gradients import Checked
 from calc.symbolic.assignments import TYPED, sizes_text
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups

@@ -11,7 +11,7 @@ import pytest
 import calc
 from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
-from calc.derive.unrolled import unrolled
+from calc.derive.timeline import unrolled
 from calc.errors import CertificateError
 from calc.pipeline import pipeline
 from calc.pipeline.certificates import analysed

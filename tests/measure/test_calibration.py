@@ -16,8 +16,7 @@ from calc.errors import MeasurementError
 from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT
 from calc.measure import calibration as measured
 from calc.measure.calibration import PROCESSOR_TIME, calibrate
-from calc.measure.primitive import Action, Primitive
-from calc.measure.primitives import primitives
+from calc.measure.primitives import Action, Primitive, primitives
 from calc.measure.timing import HostWatch
 from tests.performance.calibrated import BY_BYTES
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from calc.measure import measure
-from calc.measure.memory import watch_of
+from calc.measure.steps import watch_of
 from calc.measure.storages import StorageWatch, distinct_storages
 from calc.measure.training import training
 from calc.models.load import load

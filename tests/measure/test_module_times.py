@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from calc.measure.module_times import GRADIENTS, LOSS, OPTIMIZER, module_times, summed
+from calc.measure.step_time import GRADIENTS, LOSS, OPTIMIZER, module_times, summed
 from calc.measure.training import training
 from calc.options import Options
 from tests.measure import tiny

@@ -23,7 +23,7 @@ from reports.page.inputs import Inputs, embedded
 from reports.page.report import Page
 from reports.typeset.escape import brief
 from reports.typeset.prose import TAGS
-from reports.views import answers, checks, coverage, explained, memory
+from reports.views import answers, checks, explained, memory
 from reports.writers import html, markdown, tex
 from reports.writers.terminal import Terminal
 from tests.reports import hostile, pages, planting
@@ -165,7 +165,7 @@ def test_nothing_acts_on_a_terminal(start: int, page: Page) -> None:
         explained.show_quantity(derivation, name, out)
     for comparison in comparisons:
         explained.show_rule_of_thumb(derivation, comparison, out)
-    coverage.show(page.model, page.coverage, out)
+    explained.show(page.model, page.coverage, out)
     shown = file.getvalue()
 
     assert len(shown) > 10_000

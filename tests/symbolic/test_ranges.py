@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.lower_bounds import Range, range_of
 from calc.symbolic.parser import parse
-from calc.symbolic.ranges import Range, range_of
 
 SIZES = st.integers(1, 40)
 TEXTS = [

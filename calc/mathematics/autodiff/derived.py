@@ -13,12 +13,12 @@ from calc.errors import BadInputError, NapkinError, suggestion
 from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.converter import Converter
-from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.ir import Equations
 from calc.mathematics.autodiff.names import NodeNames
 from calc.mathematics.autodiff.numeric import NumericRun, needed
 from calc.mathematics.autodiff.reverse import Gradients, gradients
 from calc.mathematics.autodiff.simplify import Simplified, simplify
+from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.platform.tables import text_table
 from calc.symbolic.assignments import TYPED, sizes_text
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.graph.basis import basis_of
 from calc.graph.forward import Program
-from calc.mathematics.autodiff.dimensions import in_dimensions
-from calc.mathematics.autodiff.sizes import size
+from calc.mathematics.autodiff.sizes import in_dimensions, size
 from calc.mathematics.initialization.fit import Build, Fans, expressions, fans_of
 from calc.mathematics.initialization.state import Moments, Unknown, moment_of
 from calc.mathematics.initialization.walk import Draws, moments_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from calc.graph.forward import ComputedNumber, Instruction, Program, Ref
 from calc.mathematics.autodiff import sizes as expressions
-from calc.mathematics.autodiff.dimensions import in_dimensions
+from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.initialization.operators import OF_UNKNOWN, PARTS, PRODUCTS, SAME, flat, result
 from calc.mathematics.initialization.rules import BoundInstruction, State
 from calc.mathematics.initialization.state import Fixed, Moments, Unknown, WeightLaw

@@ -50,7 +50,7 @@ def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: 
 
 def check_forward(spec: Spec, traced: ModelStrides, options: Options | None = None) -> Verdict[str]:
     """Runs the forward at the spec's small sizes: a verdict on whether every result and every allocation is the same."""
-    from calc.measure.forward_storage import forward_results
+    from calc.measure.layouts import forward_results
 
     options = options or Options()
     small = spec.sizes(dict(spec.check_at))

@@ -12,7 +12,7 @@ from calc.errors import BadInputError
 from calc.graph.basis import basis_of
 from calc.graph.forward import Instruction, Program, Ref, Value
 from calc.graph.step import Size
-from calc.mathematics.autodiff.dimensions import in_dimensions
+from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.autodiff.sizes import size as expression
 from calc.options import Options
 from calc.spec import Spec

@@ -12,8 +12,8 @@ import torch
 
 from calc.errors import SpecializationError
 from calc.platform.torch_private import decomposition_table
-from calc.trace.kernels.grouped_mm import grouped_mm
 from calc.trace.kernels.layouts import laid_out
+from calc.trace.kernels.matmul import grouped_mm
 from calc.trace.kernels.results import RESULTS
 from calc.trace.values.data_dependence import written
 

@@ -11,7 +11,7 @@ import torch
 from calc.errors import TraceError
 from calc.platform.torch_private import corresponding_complex_dtype, suggest_memory_format
 from calc.trace.kernels import fourier
-from calc.trace.kernels.scaled_mm import scaled_mm, scaled_mm_v2
+from calc.trace.kernels.matmul import scaled_mm, scaled_mm_v2
 from calc.trace.values import sequence_lengths
 
 

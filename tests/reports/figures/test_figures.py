@@ -18,10 +18,9 @@ from calc.hardware.accelerators import accelerator, catalogue
 from calc.pipeline.precomputed import stored
 from calc.units import Unit
 from reports.cli import napkin
-from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.drawn import figures
 from reports.figures.flops import flops
-from reports.figures.memory import memory
+from reports.figures.memory import COMMON, beside, capacity, memory
 from reports.figures.roofline import figure as roofline
 from reports.figures.rules_of_thumb import thumbs
 from reports.figures.sensitivity import growth

@@ -14,7 +14,7 @@ from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange
 from calc.pipeline import pipeline
 from reports import cli
-from reports.figures import devices
+from reports.figures import memory
 from reports.live.document import read
 from reports.live.engine import Engine
 from reports.live.verify_documents import JudgedClaim, judge
@@ -85,7 +85,7 @@ def test_each_common_device_says_whether_it_fits_and_up_to_which_batch() -> None
     derivation = calc.derive(calc.load("gpt2"), {"B": 24, "T": 1024})
     peak, board = derivation["memory.peak"], accelerator("mi300x")
     rows = {row.device: row for row in _section(derivation, board.id).devices}
-    boards = [accelerator(name) for name in devices.COMMON]
+    boards = [accelerator(name) for name in memory.COMMON]
     at = peak.at(B=24)
 
     assert board.name in rows

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from calc.hardware.times import Timings
-from calc.measure.module_times import ModuleTime
-from calc.measure.step_time import StepTime
+from calc.measure.step_time import ModuleTime, StepTime
 from calc.measure.timing import Timed
 from calc.performance.measuring import Expected, Measured, MeasuredRun
 from calc.performance.mfu import DensePeak, MatmulFlops, Throughput, timed_step

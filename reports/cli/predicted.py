@@ -1,4 +1,4 @@
-"""``napkin roofline``: each operator of a training step under the ceilings of a device."""
+"""``napkin roofline`` and ``predict``: the time of a training step before it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import model_arguments, print_result, refuse_idle, request_of, say_written, talk
+from reports.cli.common import device_here, model_arguments, print_result, refuse_idle, request_of, say_written, talk
 
 
 @click.command()
@@ -42,3 +42,30 @@ def roofline(
     if output is not None:
         say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_job.write(rooflines)}))
     print_result(as_json, lambda: roofline_view.document(rooflines), lambda out: roofline_view.show(rooflines, top, out))
+
+
+@click.command()
+@model_arguments
+@click.option(
+    "--calibration", "file", metavar="FILE", help="Calibration (napkin calibrate -o FILE); the default is to calibrate this machine now."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def predict(file: str | None, as_json: bool, **options: Any) -> None:
+    """Predict the time of a training step: forward, backward and optimizer, with its uncertainty, tokens per second, MFU and HFU.
+
+    The time of each operator is interpolated from a primitive one timed at nearby sizes; nothing is fitted to a model.
+    """
+    from calc.hardware.calibration import read
+    from reports.jobs import roofline
+    from reports.views import prediction
+
+    request = request_of(**options)
+    calibration = None if file is None else read(Path(file))
+    with talk() as say:
+        step = roofline.operators_of(request, say)
+        if calibration is None:
+            from calc.measure.calibration import calibrate
+
+            calibration = calibrate(device_here(None)[0], progress=say)
+    predicted = prediction.compute(request, step, calibration)
+    print_result(as_json, lambda: prediction.document(predicted), lambda out: prediction.show(predicted, out))
