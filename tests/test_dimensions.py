@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calc.dimensions import LARGEST, MEANINGS, Dim, evaluate, meaning_of, ordered_names, parse_assignment, resolve
 from calc.errors import DimensionError, SpecError
-from calc.pipeline import grid
+from calc.pipeline import sweep_grid
 
 TRANSFORMER = {
     "B": Dim(2),
@@ -145,7 +145,7 @@ def test_an_assignment_is_read() -> None:
 def test_a_size_is_read_as_people_write_it(written: str, size: int) -> None:
     """In every command the same: a sweep's ends are sizes too."""
     assert parse_assignment(f"T={written}") == ("T", size)
-    assert grid.parsed(f"T={written}:{written}") == ("T", [size])
+    assert sweep_grid.parsed(f"T={written}:{written}") == ("T", [size])
 
 
 @pytest.mark.parametrize("value", [2.5, True, "8", None, 10**400])

@@ -44,7 +44,7 @@ LAZY = (
     "calc.memory.memory_summary",
     "calc.memory.fp8",
     "calc.performance.step_operators",
-    "calc.memory.recipes",
+    "calc.memory.per_parameter",
     "calc.performance.matmul",
     "calc.performance.measuring",
     "calc.platform.model_files",

@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 
 from calc.errors import MeasurementError
-from calc.hardware.benchmark import Repeat
 from calc.hardware.calibration import Calibration, CalibrationPoint
+from calc.hardware.times import Repeat
 from calc.measure.collector import collector_off
 from calc.measure.machine import machine
 from calc.measure.matmul_precision import single_precision

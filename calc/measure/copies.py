@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
-from calc.hardware.benchmark import Repeat
-from calc.hardware.times import Timings
+from calc.hardware.times import Repeat, Timings
 from calc.measure.timing import HostWatch, time_of, timed, watch_of
 from calc.measure.training import SEED
 

@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from calc.errors import MeasurementError
-from calc.hardware.benchmark import Repeat
-from calc.hardware.times import Timings
+from calc.hardware.times import Repeat, Timings
 from calc.measure.copies import TOKEN, Unmeasured, batch_of, file_of_tokens
 from calc.measure.timing import HostWatch, time_of
 from calc.measure.training import SEED, seed_of

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
-from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Repeat
 from calc.measure.free_memory import available_bytes
 from calc.measure.matmul_precision import single_precision
 from calc.measure.timing import Timings, time_of, watch_of

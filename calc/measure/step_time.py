@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from calc.hardware.benchmark import How
+from calc.hardware.times import How
 from calc.measure.machine import conditions
 from calc.measure.matmul_precision import matmul_dtype, single_precision
 from calc.measure.timing import Timed, Watch, timed, watch_of

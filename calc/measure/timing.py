@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import torch
 
 from calc.errors import MeasurementError
-from calc.hardware.benchmark import Repeat as Repeat
 from calc.hardware.times import BILLION
+from calc.hardware.times import Repeat as Repeat
 from calc.hardware.times import Timings as Timings
 from calc.measure.collector import collector_off
 

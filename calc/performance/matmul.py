@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from calc.capacity.utilization import utilization
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError, suggestion
-from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Repeat
 from calc.performance.mfu import DensePeak, ceiling_of
 from calc.symbolic.worked import WorkedCalculation
 

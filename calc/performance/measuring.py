@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, MeasurementError, NapkinError
-from calc.hardware.benchmark import How
 from calc.hardware.calibration import Calibration
+from calc.hardware.times import How
 from calc.memory.device_memory import Memory, PredictedMemory, fitting, largest_expected, predicted
 from calc.options import Options
 from calc.performance.mfu import MatmulFlops, TimedStep, as_compiled, ceiling_of, throughput_of, timed_step, work_from

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.derive.to_json import number
 from calc.errors import BadInputError, MeasurementError
-from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Repeat
 from calc.symbolic.worked import Number, WorkedCalculation, WorkedStep, worked_calculation, worked_input
 
 if TYPE_CHECKING:

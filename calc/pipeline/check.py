@@ -16,7 +16,6 @@ from calc.derive.result import Derivation, Quantity
 from calc.errors import BadInputError, FreeMemoryError, suggestion
 from calc.graph.exchanges import headlines
 from calc.options import Options
-from calc.pipeline import check_sizes
 from calc.pipeline.observed import at_observed
 from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED, PASSED, Verdict, judged
 from calc.platform.tables import text_table
@@ -25,6 +24,7 @@ from calc.symbolic.assignments import TYPED, sizes_text
 
 if TYPE_CHECKING:
     from calc.measure import Measurement, Reading
+from calc.symbolic.assignments import PLAIN
 
 OPERATORS = "operators"
 
@@ -127,8 +127,8 @@ def check(
     spec = derivation.spec
     if not isinstance(spec, Spec):
         raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
-    chosen = check_sizes.chosen(derivation, spec, sizes)
-    at, whole = chosen.sizes, derivation
+    small = chosen(derivation, spec, sizes)
+    at, whole = small.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     derivation = derivation.at_sizes(untied)
     derived = {name: quantity.value for name, quantity in derivation.quantities.items()}
@@ -139,7 +139,7 @@ def check(
     if progress is not None and (flops := derived.get("flops.step.total")) is not None:
         progress(f"running two steps of {flops:,} FLOP each")
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress, seed=seed)
-    because = chosen.because + _other_closed_forms(whole, derivation)
+    because = small.because + _other_closed_forms(whole, derivation)
     if not any(dim.unbacked_at for dim in derivation.dims):
         return replace(compare(derivation, derived, measurement), because=because)
     observed = at_observed(
@@ -269,3 +269,52 @@ def _is_registered(operator: str) -> bool:
 
 def _fused(operators: Iterable[str]) -> list[str]:
     return sorted(name for name in operators if any(fused in name for fused in _FUSED))
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+# Selects the sizes of a check's real run, with the reason: a step with billions of parameters is checked on a small version.
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """All sizes of the run, and a sentence with the reason."""
+
+    sizes: Mapping[str, int]
+    because: str
+
+
+def chosen(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> Chosen:
+    """The given sizes; else those of the active special case (e.g. B = 1); else the spec's sizes for checks; else those of the derivation.
+
+    Where Napkin reduced the spec's sizes for checks, the number of layers is that of the general case, and only sizes of the special case
+    that are no larger are used. A default size follows the sizes in its expression (f = 4*d when d is set).
+    """
+    fixed = {
+        n: v
+        for n, v in derivation.specialized.items()
+        if not spec.dimensions[n].tied and (not spec.reduced or v <= spec.check_at.get(n, v))
+    }
+    free = [name for name in spec.check_at if spec.reduced and name not in given.keys() | fixed.keys()]
+    small = spec.sizes_from(derivation.sizes, {**spec.check_at, **fixed, **given})
+    raised = derivation.usual(small, free)
+    sizes = spec.sizes_from(derivation.sizes, {**spec.check_at, **fixed, **given, **raised})
+    return Chosen(sizes, _because(derivation, spec, given, sizes, {**fixed, **raised}, raised))
+
+
+def _because(
+    derivation: Derivation,
+    spec: Spec,
+    given: Mapping[str, int],
+    sizes: Mapping[str, int],
+    own: Mapping[str, int],
+    raised: Mapping[str, int],
+) -> str:
+    moved = {name for name in sizes if sizes[name] != derivation.sizes[name] and not spec.dimensions[name].tied}
+    small = [name for name in spec.check_at if name in moved and name not in given.keys() | own.keys()]
+    reasons = [f"{', '.join(given)} as given"] if given else []
+    if small:
+        reasons.append(f"{', '.join(small)} small, {spec.reduced}" if spec.reduced else f"{', '.join(small)} as the spec says (check_at)")
+    reasons += [f"{sizes_text(raised, PLAIN)}, the smallest at which the step runs as at the sizes of the derivation"] if raised else []
+    special = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
+    reasons += [f"{sizes_text({n: own[n] for n in special}, PLAIN)} as in the derivation, a special case"] if special else []
+    return "; ".join(reasons) if moved or given else "those of the derivation"

@@ -22,9 +22,8 @@ import numpy as np
 from calc import dimensions as dims
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
 from calc.options import Options
-from calc.pipeline.grid import MOST, require_few
 from calc.pipeline.precomputed import Stored, StoredQuantity, form_of, forms_elsewhere
-from calc.pipeline.sweep_grid import Gap, SweepGrid, all_sizes, axes_of, require_equal_lengths
+from calc.pipeline.sweep_grid import MOST, Gap, SweepGrid, all_sizes, axes_of, require_equal_lengths, require_few
 from calc.pipeline.sweep_values import evaluated, unmet
 from calc.platform.tables import text_table
 from calc.symbolic.arrays import Array, evaluate

@@ -76,9 +76,9 @@ def einsum(pattern: str, words: Sequence[str], reduction: str, dtype: str, check
     from calc.errors import BadInputError
     from calc.mathematics.dtypes.layouts import element_bytes, named
     from calc.mathematics.einsum.check import check
-    from calc.mathematics.einsum.document import document
     from calc.mathematics.einsum.operation import operation
     from calc.mathematics.einsum.pattern import read, sizes_of
+    from reports.views.einsum import document
 
     item_size = element_bytes(named(dtype))
     if item_size.denominator != 1:
@@ -102,11 +102,10 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
 
     FORMAT is a name of napkin list dtypes, one of torch's, or a layout such as e3m4. NUMBER is exact: 0.01, 1e-8, -0, 0x1.8p3, inf.
     """
-    from calc.mathematics.dtypes.bits import of_bits
-    from calc.mathematics.dtypes.document import document
-    from calc.mathematics.dtypes.encode import encode
+    from calc.mathematics.dtypes.encode import encode, of_bits
     from calc.mathematics.dtypes.layouts import named
     from calc.mathematics.dtypes.numbers import read
+    from reports.views.formats import document
 
     layout = named(name)
     if number is not None and bits is not None:
@@ -133,10 +132,10 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
     from calc.errors import BadInputError
     from calc.mathematics.updates.check import check
     from calc.mathematics.updates.cost import executed
-    from calc.mathematics.updates.document import document
     from calc.mathematics.updates.run import letters
     from calc.mathematics.updates.table import WITHOUT, rule
     from calc.options import NAMED_OPTIMIZERS, made
+    from reports.views.optimizers import document
 
     equations = None if name in WITHOUT else rule(name)
     made(implementation=implementation)
@@ -236,11 +235,11 @@ def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bo
 def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, as_json: bool) -> int:
     import calc
     from calc.mathematics.strides.check import check_forward
-    from calc.mathematics.strides.document import forward
     from calc.mathematics.strides.walk import storage as walked
     from calc.options import made
     from reports.cli.common import talk
     from reports.jobs import job
+    from reports.views.strides import forward
 
     options = made(attention=attention)
     with talk() as say:
@@ -256,10 +255,10 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
 
 def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str | None, index: str | None, dtype: str) -> int:
     from calc.mathematics.strides.check import check
-    from calc.mathematics.strides.document import chains
     from calc.mathematics.strides.examples import demonstration
     from calc.mathematics.strides.expression import carried_out, place_of, read, shape_of
     from calc.mathematics.strides.operations import tensor
+    from reports.views.strides import chains
 
     if shape is None:
         if expression is not None or index is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,16 @@ from reports.cli.common import (
     talk,
     unmeasured,
 )
+
+_REPEAT = click.option(
+    "--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of repetitions."
+)
+_GPU = click.option("--gpu", metavar="ID", help="Accelerator whose peak is used, if it is not recognized by name (napkin list hardware).")
+
+
+def _seconds(default: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    help_text = "Minimum total time in seconds."
+    return click.option("--seconds", default=default, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help=help_text)
 
 
 @click.command()
@@ -74,14 +84,12 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @model_arguments
 @measuring_arguments
 @click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of timed steps.")
-@click.option(
-    "--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
-)
+@_seconds(1.0)
 @click.option(
     "--warm-up", default=3, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Warm-up steps, which do not count."
 )
 @click.option("--peak", metavar="RATE", help="Peak FLOP/s in the number format of the matmuls, for MFU: 100e9, 71.2TFLOP/s.")
-@click.option("--gpu", metavar="ID", help="Accelerator whose peak is used, if it is not recognized by name (napkin list hardware).")
+@_GPU
 @click.option(
     "--calibration",
     "calibrated",
@@ -118,8 +126,8 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
 
 def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **options: Any) -> Any:
     """What to measure, refused before anything runs where it cannot be."""
-    from calc.hardware.benchmark import How, Repeat
     from calc.hardware.calibration import read
+    from calc.hardware.times import How, Repeat
     from calc.performance.measuring import MeasuringOptions
 
     if device == "cpu" and (options["tf32"] or options["fit"]):
@@ -145,10 +153,8 @@ def _foreach(context: click.Context, options: dict[str, Any]) -> None:
 @click.option(
     "--dtype", "dtypes", multiple=True, metavar="NAME", help="Number format: fp32, tf32, bf16, fp16 or fp8 (default: all); may be repeated."
 )
-@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of repetitions.")
-@click.option(
-    "--seconds", default=1.0, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
-)
+@_REPEAT
+@_seconds(1.0)
 @click.option("--peak", metavar="RATE", help="Peak FLOP/s of the one format given: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="Accelerator whose peaks are used, if it is not recognized by name (napkin list hardware).")
 def measure_matmul(
@@ -167,7 +173,7 @@ def measure_matmul(
 
     The default sizes are those of the lecture's experiment on a CUDA device, and a 32nd of each on a CPU, where they would take minutes.
     """
-    from calc.hardware.benchmark import Repeat
+    from calc.hardware.times import Repeat
     from calc.performance.matmul import DTYPES, KIND, document, products, sizes_for
     from reports.jobs.request import sizes_from
     from reports.views import matmul
@@ -198,10 +204,8 @@ def measure_matmul(
 @click.option(
     "--prefetch", default=2, show_default=True, type=Integer(1, 64), metavar="INTEGER", help="Batches that each worker loads ahead."
 )
-@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Minimum number of repetitions.")
-@click.option(
-    "--seconds", default=0.5, show_default=True, type=NumberRange(0, 3600), metavar="NUMBER", help="Minimum total time in seconds."
-)
+@_REPEAT
+@_seconds(0.5)
 @SEED_OPTION
 def transfers(
     size: str | None,
@@ -223,7 +227,7 @@ def transfers(
     or a loader whose workers load ahead, takes the longer of both. Workers pay off where a batch takes longer to load than to hand over.
     """
     from calc.capacity.questions.values import read
-    from calc.hardware.benchmark import Repeat
+    from calc.hardware.times import Repeat
     from calc.performance.transfers import KIND, document, measured, require_sizes
     from reports.jobs import job
     from reports.views import transfers as shown
@@ -265,7 +269,7 @@ _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "meta
 @SEED_OPTION
 @click.option("--device", metavar="NAME", help="Device: cpu, cuda, cuda:1 and so on; the default is cuda if present.")
 @click.option("--peak", metavar="RATE", help="Peak FLOP/s in fp32, for MFU: 100e9, 71.2TFLOP/s.")
-@click.option("--gpu", metavar="ID", help="Accelerator whose peak is used, if it is not recognized by name (napkin list hardware).")
+@_GPU
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON, every loss included.")
 @click.option("--strict", is_flag=True, help="Fail if the device is missing.")
 def train_demo(

@@ -23,7 +23,7 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
     """
     precision = options["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.fp8 import fp8_document
-    from calc.memory.recipes import document
+    from calc.memory.per_parameter import document
     from reports.views import recipes
 
     with talk() as say:

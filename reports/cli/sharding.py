@@ -33,8 +33,8 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     name, inputs = _read(words)
     with talk() as say:
         account = account_of(name, inputs, say)
-    from calc.capacity.sharding.document import of_account
     from reports.views import sharding
+    from reports.views.sharding import of_account
 
     print_result(as_json, lambda: of_account(account), lambda out: sharding.show(account, out))
 
@@ -58,8 +58,8 @@ def layout(words: Sequence[str], as_json: bool) -> None:
     name, inputs = _read(words)
     with talk() as say:
         ranking = best(name, inputs, say)
-    from calc.capacity.sharding.document import of_search
     from reports.views import sharding
+    from reports.views.sharding import of_search
 
     print_result(as_json, lambda: of_search(ranking), lambda out: sharding.show_search(ranking, out))
 

@@ -106,11 +106,11 @@ def sweep(
 def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mapping[str, Sequence[int]], bool]:
     """The sizes that were given, and whether they go together line by line: single ones beside a file stand in every line."""
     from calc.errors import BadInputError
-    from calc.pipeline import grid
+    from calc.pipeline import sweep_grid
 
     axes: dict[str, list[int]] = {}
     for text in sizes:
-        name, values = grid.parsed(text)
+        name, values = sweep_grid.parsed(text)
         if name in axes:
             raise BadInputError(f"{name[:40]} is given twice: give its sizes in one -d, as in -d B=1,2,4")
         axes[name] = values
@@ -127,12 +127,12 @@ def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mappin
 
 def _read(source: str, most: int) -> dict[str, list[int]]:
     from calc.errors import BadInputError
-    from calc.pipeline import grid
+    from calc.pipeline import sweep_grid
     from calc.platform import files
 
     content = io.BytesIO(files.Kind(_LARGEST_FILE).read_bytes(source))
     try:
-        return grid.read(io.TextIOWrapper(content, "utf-8", newline=""), files.shown(source), most)
+        return sweep_grid.read(io.TextIOWrapper(content, "utf-8", newline=""), files.shown(source), most)
     except UnicodeDecodeError:
         raise BadInputError(f"cannot read {files.shown(source)}: it is not UTF-8") from None
 

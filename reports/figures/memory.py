@@ -15,31 +15,6 @@ from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several
 
-COMMON = ("t4", "l4", "rtx5090", "a100-sxm-40", "l40s", "h100-sxm", "h200-sxm", "b200-hgx", "b300")
-"""Ids of the catalogue, one for each common capacity, smallest first."""
-
-
-def beside(peak: int, chosen: Accelerator | None) -> tuple[Accelerator, ...]:
-    """The named device; else the largest common one below ``peak`` bytes and the smallest one that holds them, if they exist."""
-    if chosen is not None:
-        return (chosen,)
-    common = [accelerator(name) for name in COMMON]
-    small = [device for device in common if device.memory < peak][-1:]
-    large = [device for device in common if device.memory >= peak][:1]
-    return (*small, *large)
-
-
-def capacity(nbytes: int) -> str:
-    """A capacity in bytes as vendors write it: ``80 GB``, or ``32 GiB`` if only that is a whole number."""
-    for unit, size in (("GB", 10**9), ("GiB", 2**30)):
-        if nbytes % size == 0:
-            return f"{numbers.integer(nbytes // size)}{numbers.NBSP}{unit}"
-    return f"{numbers.integer(nbytes)}{numbers.NBSP}bytes"
-
-
-# -- devices ----------------------------------------------------------------------------------------------------------
-
-
 ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
 ORDER = ("parameter", "master weight", "optimizer state", "gradient", "activation", "temporary", "input", "buffer")
 _BAR, _HIGH = 50, 34  # where the bar begins, and how high it is, in pixels
@@ -183,3 +158,28 @@ def _ticks(scale: int) -> Iterator[Label]:
         at = Fraction(value, scale)
         anchor = "start" if not value else "end" if at > Fraction(9, 10) else "middle"
         yield Label(short_bytes(value), percent(at), str(_BAR + _HIGH + 32), anchor)
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+COMMON = ("t4", "l4", "rtx5090", "a100-sxm-40", "l40s", "h100-sxm", "h200-sxm", "b200-hgx", "b300")
+"""Ids of the catalogue, one for each common capacity, smallest first."""
+
+
+def beside(peak: int, chosen: Accelerator | None) -> tuple[Accelerator, ...]:
+    """The named device; else the largest common one below ``peak`` bytes and the smallest one that holds them, if they exist."""
+    if chosen is not None:
+        return (chosen,)
+    common = [accelerator(name) for name in COMMON]
+    small = [device for device in common if device.memory < peak][-1:]
+    large = [device for device in common if device.memory >= peak][:1]
+    return (*small, *large)
+
+
+def capacity(nbytes: int) -> str:
+    """A capacity in bytes as vendors write it: ``80 GB``, or ``32 GiB`` if only that is a whole number."""
+    for unit, size in (("GB", 10**9), ("GiB", 2**30)):
+        if nbytes % size == 0:
+            return f"{numbers.integer(nbytes // size)}{numbers.NBSP}{unit}"
+    return f"{numbers.integer(nbytes)}{numbers.NBSP}bytes"

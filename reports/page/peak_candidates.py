@@ -15,36 +15,6 @@ from calc.derive.result import Step
 from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, Product, Quotient, Sum, bare
 from calc.symbolic.tree import is_maximum
 
-
-def phase_of(timeline: Timeline) -> str:
-    """Where in its phase the peak is: ``at the start of the backward``."""
-    op = timeline.peak.op
-    stretch = next(((phase, first, last) for phase, first, last in timeline.phases if first <= op <= last), None)
-    if stretch is None:
-        return "before the first operator"
-    phase, first, last = stretch
-    share = Fraction(op - first, max(last - first, 1))
-    where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "during"
-    repeats = [p for p, _, _ in timeline.phases].count(phase) > 1
-    words = "optimizer step" if phase == "optimizer" else phase.replace("_", " ")
-    return f"{where} {'a' if repeats else 'the'} {words}"
-
-
-def called(instant: Instant) -> str:
-    """An instant by its operator: ``mm at lm_head``."""
-    if not instant.operator:
-        return "no operator has run"
-    return f"{short(instant.operator).strip('_')} at {instant.module_path}"
-
-
-def short(operator: str) -> str:
-    """``aten.addmm.default`` → ``addmm``; other names are unchanged."""
-    return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator
-
-
-# -- instants of a step in words --------------------------------------------------------------------------------------
-
-
 _LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
 
 
@@ -198,3 +168,32 @@ def _term(key: Expression, coefficient: Fraction) -> Expression:
     if size.denominator != 1:
         body = Quotient(body, Number(size.denominator))
     return Negative(body) if coefficient < 0 else body
+
+
+# -- instants of a step in words --------------------------------------------------------------------------------------
+
+
+def phase_of(timeline: Timeline) -> str:
+    """Where in its phase the peak is: ``at the start of the backward``."""
+    op = timeline.peak.op
+    stretch = next(((phase, first, last) for phase, first, last in timeline.phases if first <= op <= last), None)
+    if stretch is None:
+        return "before the first operator"
+    phase, first, last = stretch
+    share = Fraction(op - first, max(last - first, 1))
+    where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "during"
+    repeats = [p for p, _, _ in timeline.phases].count(phase) > 1
+    words = "optimizer step" if phase == "optimizer" else phase.replace("_", " ")
+    return f"{where} {'a' if repeats else 'the'} {words}"
+
+
+def called(instant: Instant) -> str:
+    """An instant by its operator: ``mm at lm_head``."""
+    if not instant.operator:
+        return "no operator has run"
+    return f"{short(instant.operator).strip('_')} at {instant.module_path}"
+
+
+def short(operator: str) -> str:
+    """``aten.addmm.default`` → ``addmm``; other names are unchanged."""
+    return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator

@@ -20,34 +20,6 @@ from reports.typeset.wording import undivided
 from reports.views.answers import amount, show_heading
 from reports.writers.terminal import Cell, Styled, Terminal, bold, dim, right
 
-_KINDS = ("Kind", *right("Operators", "Calls", "Of all calls", "FLOP", "Of all FLOP"))
-_OPERATORS = ("Operator", "Kind", "Runs", *right("Calls", "Of all", "FLOP", "Of all"), "Because")
-
-
-def show(model: str, section: CoverageSection, out: Terminal) -> None:
-    """The verdict, what each kind of operators adds up to, and a row for each operator."""
-    out.line(bold(model), ": ", Styled("accepted", TONES["good"]) if section.accepted else Styled("refused", TONES["bad"]))
-    out.line(f"{section.summary}.")
-    out.line()
-    out.table(_KINDS, [(kind.kind, kind.operators, kind.calls, kind.share, kind.flops, kind.flops_share) for kind in section.kinds])
-    out.line()
-    out.table(_OPERATORS, [_operator(row) for row in section.rows])
-    for row in section.rows:
-        if row.places:
-            out.line()
-            out.line(bold(f"{row.operator} runs"))
-            out.lines(*(f"  at {place}" for place in row.places))
-
-
-def _operator(row: LedgerRow) -> tuple[Cell, ...]:
-    kind = Styled(row.kind, TONES["bad"] if row.places else "")
-    runs = "unknown" if row.runs is None else text(row.runs)
-    return row.operator, kind, runs, row.value, row.share, row.flops, row.flops_share, dim(row.because)
-
-
-# -- coverage ---------------------------------------------------------------------------------------------------------
-
-
 TONES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
 _SIDE_BY_SIDE = 60  # columns of a sum with labels beyond which its terms are written one under another
 
@@ -155,3 +127,31 @@ def _show_total(name: str, explained: Explanation, value: PrintedAmount, out: Te
 def noted(note: str) -> tuple[Styled, ...]:
     """A note in parentheses behind a formula, if there is one."""
     return (dim(f"  ({note})"),) if note else ()
+
+
+# -- napkin derive --coverage -----------------------------------------------------------------------------------------
+
+
+_KINDS = ("Kind", *right("Operators", "Calls", "Of all calls", "FLOP", "Of all FLOP"))
+_OPERATORS = ("Operator", "Kind", "Runs", *right("Calls", "Of all", "FLOP", "Of all"), "Because")
+
+
+def show(model: str, section: CoverageSection, out: Terminal) -> None:
+    """The verdict, what each kind of operators adds up to, and a row for each operator."""
+    out.line(bold(model), ": ", Styled("accepted", TONES["good"]) if section.accepted else Styled("refused", TONES["bad"]))
+    out.line(f"{section.summary}.")
+    out.line()
+    out.table(_KINDS, [(kind.kind, kind.operators, kind.calls, kind.share, kind.flops, kind.flops_share) for kind in section.kinds])
+    out.line()
+    out.table(_OPERATORS, [_operator(row) for row in section.rows])
+    for row in section.rows:
+        if row.places:
+            out.line()
+            out.line(bold(f"{row.operator} runs"))
+            out.lines(*(f"  at {place}" for place in row.places))
+
+
+def _operator(row: LedgerRow) -> tuple[Cell, ...]:
+    kind = Styled(row.kind, TONES["bad"] if row.places else "")
+    runs = "unknown" if row.runs is None else text(row.runs)
+    return row.operator, kind, runs, row.value, row.share, row.flops, row.flops_share, dim(row.because)

@@ -1,5 +1,5 @@
-"""``napkin derive --saved``, ``--peak`` and ``--memory-summary`` on a terminal: what is saved for the backward, live bytes over the
-step, and the statistics of the CUDA allocator."""
+"""``napkin derive --saved``, ``--peak`` and ``--memory-summary``, and ``napkin checkpoint`` on a terminal: what is saved for the
+backward, live bytes over the step, the statistics of the CUDA allocator, and checkpoint files."""
 
 from __future__ import annotations
 
@@ -17,34 +17,6 @@ from reports.typeset.numbers import integer
 from reports.views.answers import amount
 from reports.views.explained import heading, text
 from reports.writers.terminal import Cell, Line, Terminal, bold, dim, right
-
-
-def show(saving: Checkpoint, out: Terminal) -> None:
-    """Bytes of the file in two parts, the checks, and the interval where times were given."""
-    sizes = sizes_text(saving.sizes)
-    out.line(bold(saving.model), f", a checkpoint: {sizes}")
-    out.line()
-    file = saving.file
-    payload = ("payload", integer(file.payload), dim("model, optimizer state and iteration, each memory once"))
-    out.table(("safetensors", ("Bytes", "right"), "Because"), [payload, ("container", integer(file.overhead), dim(file.because))])
-    out.line("file = ", *amount(numbers.amount(file.total, Unit.BYTE)))
-    out.line()
-    rows = [(name, integer(size), dim(because)) for name, size, because in progress_parts(saving.scheduler)]
-    out.table(("To resume where training was", ("Bytes", "right"), "Because"), rows)
-    out.line()
-    drawn = f", drawn from seed {saving.seed}" if saving.seed else ""
-    out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}{drawn}", style="dim")
-    for verdict in saving.verdicts:
-        derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
-        out.line(f"{verdict.verdict}: {verdict.quantity}, derived {derived}, measured {measured}: {verdict.because}")
-    if saving.interval is not None:
-        i = saving.interval
-        out.line()
-        out.line(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.seconds:,.0f} s: {100 * i.lost:.2g} % of the time is lost")
-        out.line(f"{SAVING_INTERVAL.error}. Source: {SAVING_INTERVAL.source}", style="dim")
-
-
-# -- checkpoint files -------------------------------------------------------------------------------------------------
 
 
 def show_saved(derivation: Derivation, out: Terminal) -> None:
@@ -130,3 +102,31 @@ def show_summary(summary: MemorySummary, out: Terminal) -> None:
         "Requested memory is exact; blocks and segments follow torch's rules for one stream. Workspaces and the context come on top.",
         style="dim",
     )
+
+
+# -- napkin checkpoint ------------------------------------------------------------------------------------------------
+
+
+def show(saving: Checkpoint, out: Terminal) -> None:
+    """Bytes of the file in two parts, the checks, and the interval where times were given."""
+    sizes = sizes_text(saving.sizes)
+    out.line(bold(saving.model), f", a checkpoint: {sizes}")
+    out.line()
+    file = saving.file
+    payload = ("payload", integer(file.payload), dim("model, optimizer state and iteration, each memory once"))
+    out.table(("safetensors", ("Bytes", "right"), "Because"), [payload, ("container", integer(file.overhead), dim(file.because))])
+    out.line("file = ", *amount(numbers.amount(file.total, Unit.BYTE)))
+    out.line()
+    rows = [(name, integer(size), dim(because)) for name, size, because in progress_parts(saving.scheduler)]
+    out.table(("To resume where training was", ("Bytes", "right"), "Because"), rows)
+    out.line()
+    drawn = f", drawn from seed {saving.seed}" if saving.seed else ""
+    out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}{drawn}", style="dim")
+    for verdict in saving.verdicts:
+        derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
+        out.line(f"{verdict.verdict}: {verdict.quantity}, derived {derived}, measured {measured}: {verdict.because}")
+    if saving.interval is not None:
+        i = saving.interval
+        out.line()
+        out.line(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.seconds:,.0f} s: {100 * i.lost:.2g} % of the time is lost")
+        out.line(f"{SAVING_INTERVAL.error}. Source: {SAVING_INTERVAL.source}", style="dim")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from calc.errors import BadInputError
 from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
-from calc.memory.per_parameter import TERMS, PerParameter
-from calc.memory.recipes import Recipes, gathered, precisions
+from calc.memory.per_parameter import TERMS, PerParameter, Recipes, gathered, precisions
 from calc.pipeline.verdict import Verdict
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job

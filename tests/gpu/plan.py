@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Repeat
 from calc.options import Options
 from calc.performance.matmul import LECTURE
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import calc
 from calc.hardware import calibration as calibrations
-from calc.hardware.benchmark import How, Repeat
+from calc.hardware.times import How, Repeat
 from calc.memory.device_memory import on_device
 from calc.performance import matmul, transfers
 from calc.performance.measuring import Expected, MeasuringOptions, absent, document, measured

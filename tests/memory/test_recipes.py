@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import calc
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
-from calc.memory.recipes import document, gathered, precisions
+from calc.memory.per_parameter import document, gathered, precisions
 from calc.options import PRECISIONS
 from reports import cli
 

@@ -13,7 +13,7 @@ import calc
 from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
 from calc.models.load import load
-from calc.pipeline import check_sizes
+from calc.pipeline import check
 from calc.spec import Sizes, Spec
 from tests.checks import failures
 from tests.models.configs import DINOV2, FAMILIES, GPT2, LLAMA, parameters, shapes, spec_of, written
@@ -326,7 +326,7 @@ def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -
     """As deep as the usual case takes: two layers of a transformer run other operators than three or more."""
     spec = spec_of(tmp_path, LLAMA | LARGE | {"num_hidden_layers": 32})
     derivation = calc.derive(spec, optimizer="sgd")
-    chosen = check_sizes.chosen(derivation, spec, {})
+    chosen = check.chosen(derivation, spec, {})
 
     assert {"B": 1, "T": 16, "d": 128, "h": 8, "g": 2, "k": 16, "f": 211, "L": 3, "V": 503} == chosen.sizes
     assert chosen.because == (
@@ -334,8 +334,8 @@ def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -
         " is checked; L = 3, the smallest at which the step runs as at the sizes of the derivation; B = 1 as in the derivation, a special"
         " case"
     )
-    assert 2 == check_sizes.chosen(derivation, spec, {"L": 2}).sizes["L"]
-    assert check_sizes.chosen(derivation, spec, {"L": 2}).because.startswith("L as given; ")
+    assert 2 == check.chosen(derivation, spec, {"L": 2}).sizes["L"]
+    assert check.chosen(derivation, spec, {"L": 2}).because.startswith("L as given; ")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError, MeasurementError
 from calc.hardware.accelerators import accelerator
-from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Repeat
 from calc.measure import matmul as torch_matmul
 from calc.measure.matmul import Shape, time_of_matmul
 from calc.measure.timing import Timings

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import calc
 from calc.derive.cuda_allocator import WORKSPACES, workspace_of
-from calc.hardware.benchmark import How, Repeat
+from calc.hardware.times import How, Repeat
 from calc.measure import cuda_memory, machine
 from calc.measure import training as training_
 from calc.memory import device_memory

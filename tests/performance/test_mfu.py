@@ -15,9 +15,8 @@ from click.testing import CliRunner, Result
 import calc
 from calc.errors import BadInputError, TraceError
 from calc.hardware.accelerators import accelerator
-from calc.hardware.benchmark import How, Repeat
 from calc.hardware.calibration import Calibration, CalibrationPoint
-from calc.hardware.times import Timings
+from calc.hardware.times import How, Repeat, Timings
 from calc.measure.machine import machine
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed

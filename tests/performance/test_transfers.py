@@ -21,8 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError, MeasurementError
-from calc.hardware.benchmark import Repeat
-from calc.hardware.times import Timings
+from calc.hardware.times import Repeat, Timings
 from calc.measure import copies, loading
 from calc.measure.copies import Beside
 from calc.measure.loading import Loaded

@@ -16,8 +16,7 @@ from calc.graph.coverage import CoverageRow
 from calc.graph.step import TracedDim
 from calc.measure import measure
 from calc.options import Options
-from calc.pipeline.check import Report, check
-from calc.pipeline.check_sizes import chosen
+from calc.pipeline.check import Report, check, chosen
 from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED, Verdict
 from calc.spec import Spec
 from calc.units import Unit

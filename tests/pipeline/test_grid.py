@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calc.errors import NapkinError
-from calc.pipeline import grid
+from calc.pipeline import sweep_grid
 
 WRITTEN = {
     "B=8": ("B", [8]),
@@ -23,7 +23,7 @@ WRITTEN = {
 @pytest.mark.parametrize("text", WRITTEN)
 def test_sizes_are_read(text: str) -> None:
     """Both ends are meant; k is 1,000 and Ki 1,024."""
-    assert WRITTEN[text] == grid.parsed(text)
+    assert WRITTEN[text] == sweep_grid.parsed(text)
 
 
 FORMS = "write 1,2,4 or 1024:8192:1024 (both ends, and the step) or 1Ki..16Ki×2 (both ends, and the factor)"
@@ -50,13 +50,13 @@ MALFORMED = {
 def test_malformed_sizes_are_refused(text: str) -> None:
     """In one line that shows how sizes are written; a range without end is counted, not made."""
     with pytest.raises(NapkinError) as caught:
-        grid.parsed(text)
+        sweep_grid.parsed(text)
     assert MALFORMED[text] == str(caught.value)
 
 
 def test_columns_of_a_table_are_read() -> None:
     """A line of names, then lines of integers; empty lines are none."""
-    assert {"B": [1, 4], "T": [1024, 2048]} == grid.read(["B,T\n", "1,1024\n", "\n", "4, 2048\n"], "points.csv", 10)
+    assert {"B": [1, 4], "T": [1024, 2048]} == sweep_grid.read(["B,T\n", "1,1024\n", "\n", "4, 2048\n"], "points.csv", 10)
 
 
 NINES = "9" * 40
@@ -81,5 +81,5 @@ def test_a_malformed_table_is_refused(case: str) -> None:
     lines, message = TABLES[case]
 
     with pytest.raises(NapkinError) as caught:
-        grid.read(lines, "points.csv", 10)
+        sweep_grid.read(lines, "points.csv", 10)
     assert message == str(caught.value)

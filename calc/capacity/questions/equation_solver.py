@@ -10,8 +10,7 @@ from fractions import Fraction
 from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
-from calc.capacity.questions.examples import example
-from calc.capacity.questions.given import sort
+from calc.capacity.questions.given import example, sort
 from calc.capacity.questions.problem import Problem, Progress
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question

@@ -13,8 +13,16 @@ from fractions import Fraction
 from calc.capacity.questions.given import require_unit
 from calc.capacity.questions.values import read
 from calc.capacity.sharding.account import Account, account
-from calc.capacity.sharding.conditions import require_devices
-from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, SEQUENCE, STAGES, SYMBOLS, layout_of, require_devices_at_most
+from calc.capacity.sharding.layout import (
+    CHECKPOINTING,
+    EXCHANGE,
+    SEQUENCE,
+    STAGES,
+    SYMBOLS,
+    layout_of,
+    require_devices,
+    require_devices_at_most,
+)
 from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, decoder, missing_sizes
 from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of

@@ -17,8 +17,21 @@ import numpy as np
 
 from calc.capacity.sharding.arrays import Array, Sheet, holds
 from calc.capacity.sharding.communication import collectives, stream
-from calc.capacity.sharding.conditions import Constraint, conditions
-from calc.capacity.sharding.layout import ATTENTION, BLOCK, EXCHANGE, LARGEST, NONE, OFF, REGATHERED, RING, SAVED, STAGES, Layout
+from calc.capacity.sharding.layout import (
+    ATTENTION,
+    BLOCK,
+    EXCHANGE,
+    LARGEST,
+    NONE,
+    OFF,
+    REGATHERED,
+    RING,
+    SAVED,
+    STAGES,
+    Constraint,
+    Layout,
+    conditions,
+)
 from calc.capacity.sharding.memory import memory
 from calc.capacity.sharding.model import ShardedModel
 from calc.capacity.sharding.parts import LayoutChoice, stages_of

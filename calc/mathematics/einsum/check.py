@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from calc.errors import BadInputError
-from calc.mathematics.einsum.letters import equation, letters
 from calc.mathematics.einsum.operation import Operation
-from calc.mathematics.einsum.pattern import ELLIPSIS, Axes, Pattern
+from calc.mathematics.einsum.pattern import ELLIPSIS, Axes, Pattern, equation, letters
 from calc.mathematics.einsum.steps import operand_names
 from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED, WITHIN, Verdict, judged
 

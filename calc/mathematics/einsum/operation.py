@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError, suggestion
-from calc.mathematics.einsum.counts import Count, product, total
 from calc.mathematics.einsum.order import best, left_to_right
 from calc.mathematics.einsum.pattern import Pattern
-from calc.mathematics.einsum.steps import REDUCTIONS, EinsumStep, operand_names, rearrange, reduce, repeat
+from calc.mathematics.einsum.steps import REDUCTIONS, Count, EinsumStep, operand_names, product, rearrange, reduce, repeat, total
 
 CONVENTION = (
     "one multiply-add is 2 FLOP, a reduction of n elements n - 1; bytes: every step reads each of its operands once and writes its result"

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.mathematics.einsum.counts import Count, total
 from calc.mathematics.einsum.pattern import Pattern
-from calc.mathematics.einsum.steps import EinsumStep, contract, operand_names
+from calc.mathematics.einsum.steps import Count, EinsumStep, contract, operand_names, total
 
 Tree = str | tuple["Tree", "Tree"]
 

@@ -150,3 +150,21 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 def _clip(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:60]}…{text[-12:]}"
+
+
+# -- patterns as einsum writes them: a letter for each name -----------------------------------------------------------
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def letters(names: Sequence[str]) -> dict[str, str]:
+    """A letter for each name."""
+    return dict(zip(names, _LETTERS, strict=False))
+
+
+def equation(pattern: Pattern) -> str:
+    """The pattern in letters: ``abc,cd->abd``."""
+    letter = letters(pattern.names)
+    parts = ["".join(letter[name] for name in axes.names) for axes in (*pattern.operands, pattern.result)]
+    return f"{','.join(parts[:-1])}->{parts[-1]}"

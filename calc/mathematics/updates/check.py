@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import UpdateRule, keywords
 from calc.mathematics.updates.run import Array, letters, run
+from calc.mathematics.updates.table import UpdateRule, keywords
 from calc.options import NAMED_OPTIMIZERS
 from calc.pipeline.verdict import Verdict, judged
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from calc.derive.result import Step
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import UpdateRule
 from calc.mathematics.updates.run import operations
+from calc.mathematics.updates.table import UpdateRule
 from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic.expression import Labelled, Sum
 from calc.symbolic.tree import text

@@ -11,7 +11,7 @@ import numpy as np
 import sympy as sp
 
 from calc.errors import BadInputError
-from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
+from calc.mathematics.updates.table import UpdateEquation, UpdateRule
 from calc.symbolic.algebra import SympyFunctions
 from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.expression import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from calc.capacity.sharding import Account, account, arrays, decoder, layout_of, machine_of, state_of
-from calc.capacity.sharding.conditions import conditions
+from calc.capacity.sharding.layout import conditions
 from calc.capacity.sharding.search import search
 from calc.capacity.sharding.table import Limits, table
 from calc.errors import BadInputError, NapkinError

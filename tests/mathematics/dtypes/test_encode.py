@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from calc.errors import BadInputError
 from calc.mathematics.dtypes import encode as encode_
-from calc.mathematics.dtypes.bits import of_bits
-from calc.mathematics.dtypes.encode import Encoding, decode, encode
+from calc.mathematics.dtypes.encode import Encoding, decode, encode, of_bits
 from calc.mathematics.dtypes.layouts import FORMATS, Float, named
 from calc.mathematics.dtypes.numbers import NAN, FormatNumber, finite, infinity, read, written
 

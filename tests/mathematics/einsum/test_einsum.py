@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from calc.errors import BadInputError
 from calc.mathematics.einsum import steps as steps_
 from calc.mathematics.einsum.check import check
-from calc.mathematics.einsum.counts import Count, product, total
-from calc.mathematics.einsum.letters import equation
 from calc.mathematics.einsum.operation import Operation, operation
 from calc.mathematics.einsum.order import alternatives, best, left_to_right
-from calc.mathematics.einsum.pattern import ELLIPSIS, read, sizes_of
+from calc.mathematics.einsum.pattern import ELLIPSIS, equation, read, sizes_of
+from calc.mathematics.einsum.steps import Count, product, total
 
 PRIMES = (2, 3, 5, 7, 11, 13)
 

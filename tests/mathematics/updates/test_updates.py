@@ -13,9 +13,8 @@ import calc
 from calc.errors import BadInputError, MeasurementError
 from calc.mathematics.updates.check import check
 from calc.mathematics.updates.cost import as_written, executed
-from calc.mathematics.updates.rules import UpdateEquation, UpdateRule
 from calc.mathematics.updates.run import expression, operations
-from calc.mathematics.updates.table import RULES, WITHOUT, rule
+from calc.mathematics.updates.table import RULES, WITHOUT, UpdateEquation, UpdateRule, rule
 from calc.memory.per_parameter import per_parameter
 from calc.models import one_tensor
 from calc.options import NAMED_OPTIMIZERS
