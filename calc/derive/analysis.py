@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from calc.derive import certify, coverage, groups, peak
+from calc.derive import certify, coverage, loops, peak
 from calc.derive.accumulate import SIZES, Accumulator, CountedAddend
 from calc.derive.coverage import CoverageContext
-from calc.derive.groups import Group
-from calc.derive.loops import Interpolation, LoopIndices
+from calc.derive.loops import Group, Interpolation, LoopIndices
 from calc.derive.peak import PeakCandidate
 from calc.derive.quantities import QUANTITIES
 from calc.errors import CertificateError, NapkinError
@@ -54,7 +53,7 @@ class Analysis:
     @cached_property
     def totals(self) -> dict[str, Poly]:
         """Closed form of each counted quantity in the basis symbols."""
-        return {name: groups.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
+        return {name: loops.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
 
     def at(self, sizes: Mapping[str, int]) -> Callable[[Poly], int]:
         """A function that evaluates polynomials in the basis symbols at these sizes of the dimensions; that of the last sizes is cached."""
@@ -86,7 +85,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     interpolate = Interpolation(graph.traces, graph.loops, algebra)
     frame = CoverageContext(graph, registry, algebra, Folding(graph.as_basis(), algebra), module_paths, interpolate)
     folder = Accumulator(algebra.parse, registry)
-    grouped = groups.staged(groups.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1)))
+    grouped = loops.staged(loops.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1)))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
     peaks = {name: _peaks(graph, name, step, algebra, module_paths, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
@@ -96,8 +95,8 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
         fold=frame.fold,
         module_paths=module_paths,
         interpolate=interpolate,
-        groups=groups.by_quantity(groups.without_parts(grouped)),
-        of_parts=groups.by_quantity(grouped),
+        groups=loops.by_quantity(loops.without_parts(grouped)),
+        of_parts=loops.by_quantity(grouped),
         peaks=peaks,
         uncredited=frozenset(folder.uncredited),
         unrouted=frozenset(folder.unrouted),

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from calc.derive import cases, coverage, groups
+from calc.derive import cases, coverage, loops
 from calc.derive import peak as memory
 from calc.derive.accumulate import Accumulator
 from calc.derive.analysis import PEAKS, Analysis, analyse
@@ -246,11 +246,11 @@ def _parts(definition: Definition, analysis: Analysis, values: Mapping[str, int]
     """The parts of the model, in the order of a table."""
     zero, text = analysis.algebra.constant(0), analysis.fold.outer.text
     mine = [g for name in _summands(definition) for g in analysis.of_parts.get(name, ())]
-    by_part = groups.by_part(mine)
+    by_part = loops.by_part(mine)
     for part, members in sorted(by_part.items(), key=lambda each: place(each[0])):
-        poly = groups.total(members, zero)
+        poly = loops.total(members, zero)
         if poly != 0:
-            alike = ((m.module_path, m.label, text(analysis.fold(m.total))) for m in groups.by_addend(members))
+            alike = ((m.module_path, m.label, text(analysis.fold(m.total))) for m in loops.by_addend(members))
             yield QuantityPart(part, text(analysis.fold(poly)), analysis.at(values)(poly), tuple(PartAddend(*addend) for addend in alike))
 
 
@@ -259,13 +259,13 @@ def _summands(definition: Definition) -> list[str]:
     return [name for part in definition.parts for name in _summands(QUANTITIES[part])] if definition.parts else [definition.name]
 
 
-def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
+def _terms(mine: Sequence[loops.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
     """The addends by module path, each with its own addends."""
     zero, terms = analysis.algebra.constant(0), []
-    for module_path, members in groups.by_module_path(mine).items():
-        poly = groups.total(members, zero)
+    for module_path, members in loops.by_module_path(mine).items():
+        poly = loops.total(members, zero)
         if poly != 0:
-            parts = ((label, groups.total(alike, zero)) for label, alike in groups.by_label(members).items())
+            parts = ((label, loops.total(alike, zero)) for label, alike in loops.by_label(members).items())
             term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in members)), analysis, values)
             written = tuple((label, analysis.fold.outer.text(analysis.fold(part))) for label, part in parts if part != 0)
             terms.append(replace(term, parts=written))

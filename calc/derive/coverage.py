@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.derive import groups
+from calc.derive import loops
 from calc.derive.accumulate import Accumulator
-from calc.derive.groups import Group
-from calc.derive.loops import Interpolation, LoopIndices
+from calc.derive.loops import Group, Interpolation, LoopIndices
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
 from calc.graph.basis import Folding
 from calc.graph.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
@@ -83,7 +82,7 @@ def refused(frame: CoverageContext) -> RefusedOperatorError | None:
     if all(status.kind != REFUSED for status in counts):
         return None
     entries = [_flop_entries(trace, folder, judge) for trace in frame.graph.traces]
-    flops = _flops(frame, groups.group(entries, frame.module_paths, frame.interpolate, frame.algebra.constant(1)))
+    flops = _flops(frame, loops.group(entries, frame.module_paths, frame.interpolate, frame.algebra.constant(1)))
     places = _places(frame, folder, judge)
     tallies = [
         Tally(s, _poly(frame, n), None, tuple(places[s]))

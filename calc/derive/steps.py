@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from calc.derive.analysis import Analysis
-from calc.derive.groups import Group
+from calc.derive.loops import Group
 from calc.derive.peak import PeakCandidate, candidate_name
 from calc.derive.result import SavedTensor, Step, StepCheck
 from calc.derive.saved_tensors import IN_GENERAL

@@ -46,7 +46,7 @@ _ALL = (
         "cell by cell",
         "that operator allocates a workspace whose size depends on the processor and has no closed form",
         True,
-        ("calc/trace/kernels/recurrent.py", "calc/measure/recurrent.py"),
+        ("calc/trace/kernels/recurrent.py", "calc/measure/training.py"),
     ),
     Exchange(
         "attention",

@@ -16,7 +16,7 @@ from calc.hardware.calibration import Calibration, CalibrationPoint
 from calc.hardware.times import Repeat
 from calc.measure.collector import collector_off
 from calc.measure.machine import machine
-from calc.measure.matmul_precision import single_precision
+from calc.measure.matmul import single_precision
 from calc.measure.primitives import Action, Primitive, primitives
 from calc.measure.timing import HostWatch, Timings, Watch, time_of, watch_of
 

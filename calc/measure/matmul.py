@@ -5,16 +5,16 @@ Operands are normal random numbers from a fixed seed: their values affect the po
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from calc.errors import MeasurementError
+from calc.errors import BadInputError, MeasurementError
 from calc.hardware.times import Repeat
 from calc.measure.free_memory import available_bytes
-from calc.measure.matmul_precision import single_precision
 from calc.measure.timing import Timings, time_of, watch_of
 from calc.measure.training import SEED
 
@@ -94,3 +94,31 @@ def _require_room(shape: Shape, dtype: str, device: str) -> None:
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
     if required > free:
         raise MeasurementError(f"the matmul in {dtype} needs {required:,} bytes and {free:,} are free: give a smaller m, k or n")
+
+
+# -- the number format of matmuls -------------------------------------------------------------------------------------
+# The number format of matmuls: that of the tensors, except that CUDA may round fp32 to tf32.
+#
+# By default torch uses fp32 for fp32 matmuls but tf32 for convolutions, so no single peak applies. A measurement therefore sets both to the
+# same format, reports it, and restores the settings.
+
+
+@contextmanager
+def single_precision(tf32: bool, device: str) -> Iterator[None]:
+    """Context in which fp32 matmuls and convolutions both use tf32, or both fp32. Raises ``BadInputError`` for tf32 without CUDA."""
+    if tf32 and not device.startswith("cuda"):
+        raise BadInputError(f"tf32 is a format of CUDA devices, and not of {device}: leave it out")
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
+
+
+def matmul_dtype(precision: str, tf32: bool) -> str:
+    """The format of a precision recipe's matmuls: ``bf16`` for ``bf16-autocast``, ``tf32`` for ``fp32`` with tf32 on."""
+    name = precision.partition("-")[0]
+    return "tf32" if name == "fp32" and tf32 else name

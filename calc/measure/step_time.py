@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from calc.hardware.times import How
 from calc.measure.machine import conditions
-from calc.measure.matmul_precision import matmul_dtype, single_precision
+from calc.measure.matmul import matmul_dtype, single_precision
 from calc.measure.timing import Timed, Watch, timed, watch_of
 from calc.measure.training import PHASES, Training, blame
 

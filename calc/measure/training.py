@@ -21,9 +21,8 @@ from calc.experiment import optimizers
 from calc.experiment.checkpointing import built
 from calc.experiment.precision import MasterWeights, autocast, cast, gradient_scaler
 from calc.measure.collector import collector_off
-from calc.measure.recurrent import without_onednn
 from calc.options import MASTER, Options
-from calc.platform.torch_private import FakeTensor, TracingContext
+from calc.platform.torch_private import FakeTensor, TracingContext, foreign_functions, onednn_is_on, set_onednn
 from calc.spec import Sizes, Spec
 from calc.symbolic.assignments import TYPED, sizes_text
 
@@ -221,3 +220,31 @@ def _describe(value: object) -> str:
 
 def _cuda_devices(device: str) -> list[int]:
     return [torch.device(device).index or 0] if device.startswith("cuda") else []
+
+
+# -- LSTMs ------------------------------------------------------------------------------------------------------------
+# LSTMs on torch's own operators instead of oneDNN.
+#
+# On a CPU torch runs an LSTM by oneDNN: one operator that no counter sees into, with a workspace whose size depends on the machine. So it
+# is replaced (``calc/graph/exchanges.py``), and the default step is measured as well.
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Context in which LSTM layers run cell by cell, without oneDNN; other operators still use oneDNN."""
+    functions: Any = foreign_functions
+    by_default = functions.lstm
+
+    def lstm(*args: Any) -> Any:
+        enabled = onednn_is_on()
+        set_onednn(False)
+        try:
+            return by_default(*args)
+        finally:
+            set_onednn(enabled)
+
+    functions.lstm = lstm
+    try:
+        yield
+    finally:
+        functions.lstm = by_default

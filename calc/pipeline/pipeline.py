@@ -16,10 +16,9 @@ from calc.graph.specialization import trip_counts_to_specialize
 from calc.graph.step import Graph, StepTrace
 from calc.options import Options
 from calc.pipeline import divisibility
-from calc.pipeline.block_patterns import in_patterns
 from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
-from calc.pipeline.depth import Attempts
+from calc.pipeline.depth import Attempts, in_patterns
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed
 from calc.rules.registry import REGISTRY, Registry

@@ -255,8 +255,7 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
 
 def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str | None, index: str | None, dtype: str) -> int:
     from calc.mathematics.strides.check import check
-    from calc.mathematics.strides.examples import demonstration
-    from calc.mathematics.strides.expression import carried_out, place_of, read, shape_of
+    from calc.mathematics.strides.expression import carried_out, demonstration, place_of, read, shape_of
     from calc.mathematics.strides.operations import tensor
     from reports.views.strides import chains
 

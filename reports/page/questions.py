@@ -16,7 +16,7 @@ from calc.capacity.questions.question import Question
 from calc.errors import BadInputError
 from calc.symbolic.parser import parse
 from calc.symbolic.worked import WorkedStep
-from reports.page.trees import tree_of
+from reports.page.what_if import tree_of
 from reports.typeset.plain import plain
 
 

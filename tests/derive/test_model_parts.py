@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import calc
-from calc.derive.groups import Group, staged
+from calc.derive.loops import Group, staged
 from calc.derive.result import Derivation
 from calc.spec import Spec
 from calc.symbolic.algebra import Algebra

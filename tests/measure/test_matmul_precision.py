@@ -7,7 +7,7 @@ import torch
 
 from calc.errors import BadInputError
 from calc.hardware.times import How, Repeat
-from calc.measure.matmul_precision import matmul_dtype, single_precision
+from calc.measure.matmul import matmul_dtype, single_precision
 from calc.measure.step_time import time_of_steps
 from calc.measure.training import training
 from calc.options import Options

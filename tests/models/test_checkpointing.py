@@ -21,8 +21,8 @@ from calc.experiment.checkpointing import checkpointed
 from calc.measure import measure
 from calc.models.load import load
 from calc.options import Options
-from calc.pipeline.block_patterns import in_patterns
 from calc.pipeline.check import compare
+from calc.pipeline.depth import in_patterns
 from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy

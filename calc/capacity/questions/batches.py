@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Question, Variable
-from calc.capacity.questions.variables import BATCH
+from calc.capacity.questions.question import BATCH, Equation, Question, Variable
 
 MCCANDLISH = "McCandlish et al. 2018, An Empirical Model of Large-Batch Training (arXiv 1812.06162; numbers of equations not re-checked)"
 _CRITICAL = Variable("c", "critical-batch", "examples", "critical batch")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Question, Requirement, Variable
-from calc.capacity.questions.training import DAYS_OF_HOURS, EXACT, PER_TOKEN
-from calc.capacity.questions.variables import (
+from calc.capacity.questions.question import (
     ACHIEVED,
     ACTIVE,
     DAYS,
@@ -19,7 +17,12 @@ from calc.capacity.questions.variables import (
     SIX_N_D,
     SPEED_OF_ONE,
     TOKENS,
+    Equation,
+    Question,
+    Requirement,
+    Variable,
 )
+from calc.capacity.questions.training import DAYS_OF_HOURS, EXACT, PER_TOKEN
 
 _PRICE = Variable("p", "price", "USD/h", "price of one device and hour", device="price")
 _COST = Variable("X", "cost", "USD", "cost")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import FurtherResult
 from calc.capacity.questions.memory import WEIGHT_BYTES
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Values, Variable
-from calc.capacity.questions.variables import (
+from calc.capacity.questions.question import (
     BANDWIDTH,
     BATCH,
     HEAD_WIDTH,
@@ -22,6 +21,12 @@ from calc.capacity.questions.variables import (
     PARAMETERS,
     PEAK,
     SEQUENCE,
+    Equation,
+    Question,
+    QuestionChoice,
+    Requirement,
+    Values,
+    Variable,
 )
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
-from calc.capacity.questions.variables import (
+from calc.capacity.questions.question import (
     ACTIVE,
     BANDWIDTH,
     DEVICES,
@@ -18,6 +17,11 @@ from calc.capacity.questions.variables import (
     PEAK,
     SEQUENCE,
     WIDTH,
+    Equation,
+    Question,
+    QuestionChoice,
+    Requirement,
+    Variable,
 )
 
 _FEED_FORWARD = Variable("f", "feed-forward", "elements", "feed-forward width")

@@ -9,8 +9,23 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import FurtherResult
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Values, Variable
-from calc.capacity.questions.variables import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
+from calc.capacity.questions.question import (
+    BATCH,
+    HEADS,
+    LAYERS,
+    MEMORY,
+    ONE_DEVICE,
+    PARAMETERS,
+    SEQUENCE,
+    VOCABULARY,
+    WIDTH,
+    Equation,
+    Question,
+    QuestionChoice,
+    Requirement,
+    Values,
+    Variable,
+)
 from calc.options import NAMED_OPTIMIZERS
 
 if TYPE_CHECKING:

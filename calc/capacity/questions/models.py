@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.capacity.questions.given import nearest
 from calc.capacity.questions.peak_line import PeakLine, line_through
-from calc.capacity.questions.variables import ACTIVE
+from calc.capacity.questions.question import ACTIVE
 from calc.dimensions import Dim, evaluate
 from calc.errors import BadInputError, NapkinError
 from calc.graph.folds import named_quotient

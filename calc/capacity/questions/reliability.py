@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
-from calc.capacity.questions.variables import ONE_DEVICE
+from calc.capacity.questions.question import ONE_DEVICE, Equation, Question, QuestionChoice, Requirement, Variable
 
 _SAVE = Variable("s", "save", "s", "time to write a checkpoint")
 _OF_ONE = Variable("f", "device-mtbf", "h", "mean time between failures of one device")

@@ -10,9 +10,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from calc.capacity.questions.answer import FurtherResult
-from calc.capacity.questions.question import Equation, Question, Values, Variable
+from calc.capacity.questions.question import ACTIVE, FLOPS, KAPLAN, SIX_N_D, TOKENS, Equation, Question, Values, Variable
 from calc.capacity.questions.training import EXACT, PER_TOKEN
-from calc.capacity.questions.variables import ACTIVE, FLOPS, KAPLAN, SIX_N_D, TOKENS
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
-from calc.capacity.questions.variables import FLOPS, PARAMETERS, SIX_N_D, TOKENS
+from calc.capacity.questions.question import FLOPS, PARAMETERS, SIX_N_D, TOKENS, Equation, Question, QuestionChoice, Variable
 
 HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556)"
 _FIT = "loss = 1.69 + 406.4/N^0.34 + 410.7/D^0.28, fitted in approach 3"

@@ -9,8 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.capacity.questions.memory import OPTIMIZER, PARTS, PRECISION
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Requirement, Variable
-from calc.capacity.questions.variables import HEAD_WIDTH, KV_HEADS, LAYERS, MEMORY, PARAMETERS, SEQUENCE, WIDTH
+from calc.capacity.questions.question import (
+    HEAD_WIDTH,
+    KV_HEADS,
+    LAYERS,
+    MEMORY,
+    PARAMETERS,
+    SEQUENCE,
+    WIDTH,
+    Equation,
+    Question,
+    QuestionChoice,
+    Requirement,
+    Variable,
+)
 
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), sections 5 and 7"
 SHOEYBI = "Shoeybi et al. 2019, Megatron-LM (arXiv 1909.08053), section 3"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
-from calc.capacity.questions.variables import (  # fmt: skip
+from calc.capacity.questions.question import (  # fmt: skip
     ACHIEVED,
     ACTIVE,
     BATCH,
@@ -23,6 +22,10 @@ from calc.capacity.questions.variables import (  # fmt: skip
     SPEED_OF_ONE,
     STEPS,
     TOKENS,
+    Equation,
+    Question,
+    QuestionChoice,
+    Variable,
 )
 
 PER_TOKEN = Variable("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.question import Equation, Question, QuestionChoice, Variable
-from calc.capacity.questions.training import PER_TOKEN
-from calc.capacity.questions.variables import (
+from calc.capacity.questions.question import (
     ACHIEVED,
     ACTIVE,
     BATCH,
@@ -23,7 +21,12 @@ from calc.capacity.questions.variables import (
     TOKENS,
     VOCABULARY,
     WIDTH,
+    Equation,
+    Question,
+    QuestionChoice,
+    Variable,
 )
+from calc.capacity.questions.training import PER_TOKEN
 
 _WORK = Variable("F", "flops", "FLOP", "FLOPs done")
 _SECONDS = Variable("s", "seconds", "s", "time")

@@ -10,7 +10,7 @@ from typing import Any
 
 from calc.dimensions import parse_size
 from calc.errors import BadInputError
-from calc.mathematics.strides.operations import OPERATIONS, StridedResult, StridedTensor, index
+from calc.mathematics.strides.operations import OPERATIONS, StridedResult, StridedTensor, index, tensor
 
 _LONGEST = 400
 _MOST_DIMENSIONS = 8
@@ -155,3 +155,30 @@ def carried_out(x: StridedTensor, calls: Sequence[MethodCall]) -> tuple[StrideSt
 
 def _clip(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:40]}…{text[-12:]}"
+
+
+# -- examples ---------------------------------------------------------------------------------------------------------
+# Eight operations on one small matrix: which return views, and which allocate.
+
+
+SHAPE = (4, 4)
+# What is asked of each: an operation, where the layout allows it and where it does not.
+CHAINS = (
+    "x.view(2, 8)",
+    "x.transpose(0, 1)",
+    "x.transpose(0, 1).view(16)",
+    "x.reshape(16)",
+    "x.transpose(0, 1).reshape(16)",
+    "x[1:3]",
+    "x.unsqueeze(0).expand(3, 4, 4)",
+    "x.contiguous()",
+    "x.transpose(0, 1).contiguous()",
+    "x.to(bf16)",
+    "x + 1",
+)
+
+
+def demonstration(dtype: str = "fp32") -> tuple[StridedTensor, tuple[tuple[str, tuple[StrideStep, ...]], ...]]:
+    """The matrix, and each chain carried out on it."""
+    x = tensor(SHAPE, dtype)
+    return x, tuple((text, carried_out(x, read(text))) for text in CHAINS)

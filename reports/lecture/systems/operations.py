@@ -17,8 +17,8 @@ from calc.mathematics.einsum.operation import operation
 from calc.mathematics.einsum.pattern import read as read_pattern
 from calc.mathematics.einsum.pattern import sizes_of
 from calc.mathematics.strides.check import check as check_storage
-from calc.mathematics.strides.examples import demonstration
 from calc.mathematics.strides.expression import StrideStep as Done
+from calc.mathematics.strides.expression import demonstration
 from reports.lecture.flops import arithmetic
 from reports.lecture.formats import bits, encoded, like_torch
 from reports.lecture.lab import Lab

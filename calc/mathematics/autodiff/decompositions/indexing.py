@@ -9,6 +9,7 @@ import sympy as sp
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.decompositions.creation import positions
+from calc.mathematics.autodiff.decompositions.shapes import narrowed
 from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
 from calc.mathematics.autodiff.scalar import where
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
@@ -197,3 +198,38 @@ def _along(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
     """The positions of one axis."""
     at = positions(call, view.shape[axis])
     return NodeView(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))
+
+
+# -- sorting and the largest few: an order is taken, and elements are read in it --------------------------------------
+
+
+def _ordered(call: OperatorCall, view: NodeView, axis: int, descending: bool) -> tuple[NodeView, NodeView]:
+    """The sorted elements along an axis, and their positions."""
+    view = call.views.plain(view)
+    at = view.axes[axis][0].axis
+    assert at is not None
+    shape = call.equations[view.node].shape
+    order = NodeView(call.equations.add(ir.Order(view.node, at, descending), shape, integral=True), view.axes)
+    return taken(call, view, axis, order), order
+
+
+@decomposition("sort")
+def sort(call: OperatorCall) -> list[NodeView]:
+    view = call.tensor("self")
+    return list(_ordered(call, view, call.axis(view), bool(call.raw("descending", False))))
+
+
+@decomposition("argsort")
+def argsort(call: OperatorCall) -> NodeView:
+    view = call.tensor("self")
+    return _ordered(call, view, call.axis(view), bool(call.raw("descending", False)))[1]
+
+
+@decomposition("topk")
+def topk(call: OperatorCall) -> list[NodeView]:
+    """The k largest (smallest), in order, and their positions."""
+    view = call.tensor("self")
+    axis = call.axis(view)
+    _, order = _ordered(call, view, axis, bool(call.raw("largest", True)))
+    first = narrowed(call, order, axis, sp.Integer(0), call.shape()[axis])
+    return [taken(call, view, axis, first), first]
