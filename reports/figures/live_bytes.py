@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from calc.derive.live_bytes import Column, Timeline
-from calc.units import Unit
 from reports.figures.scales import round_step, short_bytes
 from reports.figures.shapes import Area, Drawing, Label, css_class, percent
-from reports.typeset import numbers
+from reports.typeset.numbers import bytes_text
 
 HEIGHT = 1000  # of the areas, in their own units
 PLOT = 240  # of the areas, in pixels
@@ -88,4 +87,4 @@ def _phases(timeline: Timeline, end: int) -> Iterator[Label]:
 def _peak(timeline: Timeline, end: int) -> Label:
     at = Fraction(2 * max(timeline.peak.op, 0) + 1, 2 * end)
     anchor = "start" if at < Fraction(1, 2) else "end"
-    return Label(f"peak {numbers.amount(timeline.peak.total, Unit.BYTE).headline}", percent(at), str(TOP - 12), anchor)
+    return Label(f"peak {bytes_text(timeline.peak.total)}", percent(at), str(TOP - 12), anchor)

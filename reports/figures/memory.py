@@ -12,7 +12,7 @@ from calc.units import Unit
 from reports.figures.scales import round_step, short_bytes
 from reports.figures.shapes import Figure, Key, Label, SvgLine, SvgRect, css_class, letter, percent
 from reports.typeset import numbers
-from reports.typeset.numbers import NBSP
+from reports.typeset.numbers import NBSP, bytes_text
 from reports.typeset.wording import several
 
 ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
@@ -79,7 +79,7 @@ def _cells(value: int, peak: int) -> tuple[str, ...]:
 
 def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
     """Whether the peak fits the devices, as a sentence."""
-    subject = f"The peak of {_read(peak)}"
+    subject = f"The peak of {bytes_text(peak)}"
     small, large = ([d for d in devices if (d.memory >= peak) is fits] for fits in (False, True))
     common = "" if is_named else ", the smallest common device," if large and large[0].id == COMMON[0] else ""
     text = ""
@@ -88,7 +88,7 @@ def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
         largest = ", the largest common device," if not large and not is_named else ""
         text = f"{subject} is {times} times the {capacity(small[0].memory)} of {small[0].name}{largest} and does not fit"
     if large:
-        free = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
+        free = bytes_text(large[0].memory - peak)
         text = f"{text}; it fits" if text else f"{subject} fits"
         text += f" {large[0].name}{common} and leaves {free} free"
     return f"{text}."
@@ -96,15 +96,11 @@ def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
 
 def _largest(peak: int, kinds: Mapping[str, int]) -> str:
     role = max(kinds, key=lambda role: kinds[role])
-    return f"The largest kind is {role}: {_read(kinds[role])}, {numbers.percent(Fraction(kinds[role], peak))} of the peak."
-
-
-def _read(value: int) -> str:
-    return numbers.amount(value, Unit.BYTE).headline
+    return f"The largest kind is {role}: {bytes_text(kinds[role])}, {numbers.percent(Fraction(kinds[role], peak))} of the peak."
 
 
 def _key(number: int, role: str, value: int, peak: int) -> Key:
-    return Key(letter(number), css_class(role), role, _read(value), numbers.percent(Fraction(value, peak)))
+    return Key(letter(number), css_class(role), role, bytes_text(value), numbers.percent(Fraction(value, peak)))
 
 
 # -- positions -----------------------------------------------------------------------------------------------------------
@@ -138,7 +134,7 @@ def _marked(peak: int, devices: Sequence[Accelerator], scale: int) -> list[tuple
     for device, row in zip(devices, _ROWS, strict=False):
         words, at = f"{capacity(device.memory)}{NBSP}{clipped(device.id, _LONGEST)}", Fraction(device.memory, scale)
         marks.append((at, words, row, "capacity") if at <= 1 else (Fraction(1), f"{words}{NBSP}→", row, ""))
-    return [*marks, (Fraction(peak, scale), f"peak{NBSP}{_read(peak)}", _ROWS[-1], "peak")]
+    return [*marks, (Fraction(peak, scale), f"peak{NBSP}{bytes_text(peak)}", _ROWS[-1], "peak")]
 
 
 def _lines(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[SvgLine]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.units import Unit
 from reports.typeset import numbers
+from reports.typeset.numbers import bytes_text
 
 _TICKS = 4
 
@@ -25,7 +25,7 @@ def round_step(largest: int) -> int:
 
 def short_bytes(value: int) -> str:
     """A round number of bytes without trailing zeros: ``5 GB``."""
-    return trimmed(numbers.amount(value, Unit.BYTE).headline) if value else "0"
+    return trimmed(bytes_text(value)) if value else "0"
 
 
 def short_power(power: int) -> str:

@@ -8,10 +8,9 @@ from fractions import Fraction
 
 from calc.derive.compare import Change, Comparison
 from calc.derive.side_by_side import USUAL
-from calc.symbolic import tree
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
-from reports.page.parts import formula, in_cases, or_unknown, sizes_text
+from reports.page.parts import in_cases, or_unknown, sizes_text, stated_formula
 from reports.page.side_by_side import QuantityView, quantity_view
 from reports.typeset.numbers import PrintedAmount, amount, signed, significant
 from reports.typeset.wording import sentence
@@ -116,9 +115,5 @@ def _ratio(change: Change) -> Fraction:
 def _part(number: str, change: Change) -> DifferenceView:
     assert change.value is not None  # only what differs has a part
     value = replace(amount(change.value, change.unit), exact=signed(change.value))
-    terms = tuple(DifferenceTermRow(t.module_path, _formula(t.expr), signed(t.value), t.because) for t in change.terms)
-    return DifferenceView(number, _anchor(change), change.quantity, change.meaning, _formula(change.expr), change.note, value, terms)
-
-
-def _formula(expr: str | None) -> TypesetFormula | None:
-    return None if expr is None else formula(tree.parse(expr))
+    terms = tuple(DifferenceTermRow(t.module_path, stated_formula(t.expr), signed(t.value), t.because) for t in change.terms)
+    return DifferenceView(number, _anchor(change), change.quantity, change.meaning, stated_formula(change.expr), change.note, value, terms)

@@ -20,7 +20,7 @@ from calc.units import Unit
 from reports.figures.memory import COMMON, capacity
 from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caution, change_words, difference
 from reports.typeset import numbers
-from reports.typeset.numbers import NBSP
+from reports.typeset.numbers import NBSP, bytes_text
 from reports.typeset.wording import sizes_text
 
 
@@ -187,7 +187,7 @@ def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
     yield ClaimPart("", capacity(board.memory), "device.memory")
     yield ClaimPart(": the step fits and leaves " if room >= 0 else ", and the step does not fit: it needs ")
     expr = "device.memory - m.memory.peak" if room >= 0 else "m.memory.peak - device.memory"
-    yield ClaimPart("", numbers.amount(abs(room), Unit.BYTE).headline, expr)
+    yield ClaimPart("", bytes_text(abs(room)), expr)
     yield ClaimPart(" for the allocator's rounding and library workspaces." if room >= 0 else " more.")
 
 
@@ -224,7 +224,7 @@ def _cell(derivation: Derivation, sizes: Mapping[str, int], board: Accelerator) 
     peak = _peak_at(derivation, sizes)
     if peak is None:
         return "–"
-    return f"{numbers.amount(peak, Unit.BYTE).headline} {'✓' if peak <= board.memory else '×'}"
+    return f"{bytes_text(peak)} {'✓' if peak <= board.memory else '×'}"
 
 
 def _common_devices(board: Accelerator) -> list[Accelerator]:
@@ -235,7 +235,7 @@ def _common_devices(board: Accelerator) -> list[Accelerator]:
 
 def _device(device: Accelerator, peak: int, batch: int | None) -> DeviceRow:
     room = device.memory - peak
-    margin = numbers.amount(abs(room), Unit.BYTE).headline
+    margin = bytes_text(abs(room))
     return DeviceRow(
         device=device.name,
         memory=capacity(device.memory),

@@ -18,7 +18,7 @@ from reports.page.model import TypesetFormula
 from reports.page.parts import formula, several, share, sizes_text, times
 from reports.page.peak_candidates import called, phase_of, short
 from reports.typeset import expressions, numbers, paths, plain
-from reports.typeset.numbers import NBSP, PrintedAmount
+from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _live_bytes(timeline: Timeline) -> LiveBytesView:
         note=_note(timeline),
         drawing=drawing(timeline),
         roles=tuple(
-            (role, css_class(role), numbers.amount(nbytes, Unit.BYTE).headline, share(nbytes, peak))
+            (role, css_class(role), bytes_text(nbytes), share(nbytes, peak))
             for role, nbytes in ((role, timeline.peak.live.get(role, 0)) for role in reversed(timeline.roles))
         ),
         columns=(("Instant", "text"), ("All", "number"), *((role, "number") for role in reversed(timeline.roles))),
@@ -251,17 +251,17 @@ def _simulated(timeline: Timeline) -> Iterator[str]:
     if not timeline.allocated:
         return
     steady = timeline.allocated[-1]
-    rounding, cached = (numbers.amount(n, Unit.BYTE).headline for n in (steady.rounding, steady.cached))
+    rounding, cached = (bytes_text(n) for n in (steady.rounding, steady.cached))
     yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
     yield f"Rounding adds {rounding} to the steady peak; a further {cached} are reserved but not allocated at the same time."
     yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
-    workspaces = " or ".join(f"{w.label} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
+    workspaces = " or ".join(f"{w.label} {bytes_text(w.nbytes)} ({w.when})" for w in WORKSPACES)
     yield f"Library workspaces come on top: {workspaces}. CUDA kernels may save other tensors than the CPU kernels traced here."
 
 
 def _finding(timeline: Timeline) -> str:
     """The title of the figure: the size of the peak and where in the step it is."""
-    return f"The peak of {numbers.amount(timeline.peak.total, Unit.BYTE).headline} is {phase_of(timeline)}: {called(timeline.peak)}"
+    return f"The peak of {bytes_text(timeline.peak.total)} is {phase_of(timeline)}: {called(timeline.peak)}"
 
 
 def _largest(timeline: Timeline) -> str:

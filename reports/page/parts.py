@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Number, Product
+from calc.symbolic.tree import parse
 from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
@@ -47,6 +48,11 @@ def badge_of(verdict: Any) -> Badge:
 def formula(tree: Expression, *, braces: bool = True) -> TypesetFormula:
     """A formula for all writers. Without ``braces``, labels are beside the terms instead of under them."""
     return TypesetFormula(plain.terms(tree), partial(_pieces, tree, braces))
+
+
+def stated_formula(expr: str | None) -> TypesetFormula | None:
+    """The formula of a closed form in text, if there is one."""
+    return None if expr is None else formula(parse(expr))
 
 
 def _pieces(tree: Expression, braces: bool) -> FormulaPieces:

@@ -21,7 +21,7 @@ from reports.page.parts import at_hand, chapter_anchor, formula
 from reports.page.peak_candidates import phase_of, short
 from reports.page.peak_parts import largest_parts
 from reports.typeset import expressions, numbers
-from reports.typeset.numbers import NBSP, PrintedAmount
+from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def peak_story(
 
 def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> str:
     """When the peak is, as a sentence."""
-    read = _read(peak)
+    read = bytes_text(peak)
     if timeline is not None and timeline.peak.operator:
         return f"The peak of {read} is {phase_of(timeline)}, after {in_words(short(timeline.peak.operator), timeline.peak.module_path)}."
     if candidate is None:
@@ -103,8 +103,8 @@ def _fit(peak: int, board: Accelerator) -> str:
     """Whether a device holds the peak, as a sentence."""
     room = board.memory - peak
     if room < 0:
-        return f"No: it is {_read(-room)} too large for one {board.name}."
-    return f"Yes: one {board.name} has {_read(room)} left for allocator rounding, library workspaces and everything else."
+        return f"No: it is {bytes_text(-room)} too large for one {board.name}."
+    return f"Yes: one {board.name} has {bytes_text(room)} left for allocator rounding, library workspaces and everything else."
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ def _bound(peak: int, timeline: Timeline) -> str:
         return ""
     cause = " Computing the cross-entropy in chunks of tokens shrinks exactly these." if _is_chunkable(timeline) else ""
     return (
-        f"Shrinking the largest activations and temporaries, those of {_read(bound.each)} each, lowers the peak to"
-        f" {_read(bound.highest.total)} ({difference(bound.highest.total, peak)}) at best: without them, that much is still live in the"
-        f" {bound.highest.phase}{_place(bound.highest)}.{cause}"
+        f"Shrinking the largest activations and temporaries, those of {bytes_text(bound.each)} each, lowers the peak to"
+        f" {bytes_text(bound.highest.total)} ({difference(bound.highest.total, peak)}) at best: without them, that much is still live in"
+        f" the {bound.highest.phase}{_place(bound.highest)}.{cause}"
     )
 
 
@@ -173,7 +173,7 @@ def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
     if best.peak >= peak:
         return "None of the changes below whose peak is derived exactly."
     fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
-    return f"{_as_beginning(change_words(best.change))}, to {_read(best.peak)} ({difference(best.peak, peak)}).{fits}"
+    return f"{_as_beginning(change_words(best.change))}, to {bytes_text(best.peak)} ({difference(best.peak, peak)}).{fits}"
 
 
 def _as_beginning(words: str) -> str:
@@ -195,7 +195,7 @@ def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
     lowest = {bound.change.partition("-")[0]: bound for bound in sorted(bounds, key=lambda bound: -bound.least) if bound.least < least}
     if not lowest:
         return ""
-    listed = " and ".join(f"{bound.change} (not below {_read(bound.least)})" for bound in lowest.values())
+    listed = " and ".join(f"{bound.change} (not below {bytes_text(bound.least)})" for bound in lowest.values())
     return _as_beginning(f"{listed} may lower it more.")
 
 
@@ -244,10 +244,6 @@ _OPTIONS = {
     ("checkpointing", "block"): "activation checkpointing of every block",
     ("implementation", "fused"): "fused optimizer",
 }
-
-
-def _read(value: int) -> str:
-    return numbers.amount(value, Unit.BYTE).headline
 
 
 def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Expression, int] | None:

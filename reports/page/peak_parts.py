@@ -9,11 +9,10 @@ from itertools import groupby
 from calc.derive.live_bytes import Alive, Timeline
 from calc.derive.part_names import EXPERTS, NAMES, NORMS
 from calc.derive.result import Candidate, Derivation
-from calc.units import Unit
 from reports.page.operator_words import in_words, operator_words, without_backticks
 from reports.page.parts import share
 from reports.typeset import numbers, paths
-from reports.typeset.numbers import NBSP
+from reports.typeset.numbers import NBSP, bytes_text
 
 _PARTS = 3
 _FEW = 10  # a part of less than a tenth of the peak says little about it
@@ -26,11 +25,11 @@ def largest_parts(derivation: Derivation, peak: int, timeline: Timeline | None, 
         rows = _largest_groups(timeline.alive, partial(_together, weights=weights))
         if _total(rows[0]) * _FEW < peak:
             rows = _largest_groups(timeline.alive, partial(_by_operator, weights=weights))
-        return tuple(f"{share(_total(group), peak)}, {_read(_total(group))}: {_group(group, weights)}" for group in rows)
+        return tuple(f"{share(_total(group), peak)}, {bytes_text(_total(group))}: {_group(group, weights)}" for group in rows)
     if candidate is None:
         return ()
     roles = sorted(candidate.part_values.items(), key=lambda item: -item[1])[:_PARTS]
-    return tuple(f"{share(nbytes, peak)}, {_read(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
+    return tuple(f"{share(nbytes, peak)}, {bytes_text(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
 
 
 _PLURAL = {
@@ -85,7 +84,7 @@ def _group(rows: Sequence[Alive], weights: Mapping[str, str]) -> str:
     if not others and (len(rows) > _PARTS or len({row.each for row in rows}) > 1):
         return f"{numbers.integer(number)} outputs of the {operator_words(operator)} (`{without_backticks(operator)}`)"
     outputs = [*dict.fromkeys(_storage(row.name).removeprefix("the output ") for row in rows)]
-    return f"{numbers.integer(number)} tensors of {_read(first.each)} each: the outputs {_listed(outputs)}"
+    return f"{numbers.integer(number)} tensors of {bytes_text(first.each)} each: the outputs {_listed(outputs)}"
 
 
 def _of_parameters(rows: Sequence[Alive], number: int, weights: Mapping[str, str]) -> str:
@@ -137,7 +136,3 @@ def _storage(name: str) -> str:
 
 def _listed(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def _read(value: int) -> str:
-    return numbers.amount(value, Unit.BYTE).headline

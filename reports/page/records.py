@@ -9,9 +9,8 @@ from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.performance.mfu import work_of
 from calc.performance.records import VARIABLE, Evidence, MeasurementRecord, RecordedRun
-from calc.units import Unit
 from reports.page.parts import sizes_text
-from reports.typeset.numbers import amount, duration, percent, rate
+from reports.typeset.numbers import bytes_text, duration, percent, rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None) -> Reco
         parts=tuple((name, duration(part.seconds)) for name, part in run.parts.items()),
         throughput=rate(run.per_second, run.unit),
         share=_share(run, flops),
-        memory="not measured" if run.memory is None else amount(run.memory, Unit.BYTE).headline,
+        memory="not measured" if run.memory is None else bytes_text(run.memory),
         command=record.command,
     )
 

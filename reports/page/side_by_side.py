@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calc.derive.side_by_side import PartRow, QuantityTable, SideBySide
-from calc.symbolic import tree
 from reports.figures.shapes import Figure
 from reports.figures.shares import shares
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
-from reports.page.parts import formula, or_unknown, sizes_text
+from reports.page.parts import or_unknown, sizes_text, stated_formula
 from reports.typeset.escape import slug
 from reports.typeset.numbers import amount, integer, percent
 from reports.typeset.wording import several, undivided
@@ -110,13 +109,13 @@ def _anchor(table: QuantityTable) -> str:
 def _row(table: QuantityTable) -> ValueRow:
     values = zip(table.values, table.unknown, strict=True)
     written = tuple(f"unknown: {why}" if value is None else amount(value, table.unit).headline for value, why in values)
-    return ValueRow(table.quantity, _anchor(table) if table.parts else "", _formula(table.expr), written)
+    return ValueRow(table.quantity, _anchor(table) if table.parts else "", stated_formula(table.expr), written)
 
 
 def quantity_view(number: str, table: QuantityTable, names: Sequence[str]) -> QuantityView:
     """A quantity by part, with a column for each of ``names``."""
     rows = tuple(_part(row, table) for row in table.largest(MOST))
-    total = ValueRow("all", "", _formula(table.expr), tuple(map(or_unknown, table.values)))
+    total = ValueRow("all", "", stated_formula(table.expr), tuple(map(or_unknown, table.values)))
     return QuantityView(
         number=number,
         anchor=_anchor(table),
@@ -135,8 +134,4 @@ def quantity_view(number: str, table: QuantityTable, names: Sequence[str]) -> Qu
 def _part(row: PartRow, table: QuantityTable) -> ValueRow:
     shares = [table.share(row, i) for i in range(len(row.values))]
     written = tuple("–" if share is None else percent(share) for share in shares)
-    return ValueRow(row.part, "", _formula(row.expr), tuple(map(integer, row.values)), written)
-
-
-def _formula(expr: str | None) -> TypesetFormula | None:
-    return None if expr is None else formula(tree.parse(expr))
+    return ValueRow(row.part, "", stated_formula(row.expr), tuple(map(integer, row.values)), written)

@@ -145,6 +145,11 @@ def duration(seconds: Fraction) -> str:
     return f"{significant(seconds * scale)}{NBSP}{unit}"
 
 
+def bytes_text(nbytes: int) -> str:
+    """Bytes as they are read in a sentence: ``11.3 GB``."""
+    return amount(nbytes, Unit.BYTE).headline
+
+
 def rate(per_second: Fraction, unit: str) -> str:
     """So much in a second, to three significant figures: ``70.3 TFLOP/s``, ``12.3 ktokens/s``."""
     tier = _tier(int(per_second), 1000, len(_SHORT))

@@ -8,7 +8,7 @@ from calc.memory.checkpointing import CHOICES, CheckpointingChoice, Checkpointin
 from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 from reports.jobs import job
-from reports.typeset.numbers import amount, integer
+from reports.typeset.numbers import amount, bytes_text, integer
 from reports.writers.terminal import Terminal, bold, right
 
 Progress = Callable[[str], None]
@@ -37,11 +37,11 @@ def show(comparison: CheckpointingComparison, out: Terminal) -> None:
             out.line(f"{choice.checkpointing} {saved} and {recomputed}", style="dim")
     if comparison.limit is not None:
         summary = "nothing fits" if comparison.best is None else f"{comparison.best} fits and recomputes the least"
-        out.line(bold(summary), f" under {amount(comparison.limit, Unit.BYTE).headline}")
+        out.line(bold(summary), f" under {bytes_text(comparison.limit)}")
 
 
 def _row(choice: CheckpointingChoice, limited: bool) -> tuple[str, ...]:
-    interval = "never" if choice.best_from is None else amount(choice.best_from, Unit.BYTE).headline
+    interval = "never" if choice.best_from is None else bytes_text(choice.best_from)
     peak, activations = (amount(number, Unit.BYTE).text for number in (choice.peak, choice.activations))
     largest = "" if choice.largest_batch is None else integer(choice.largest_batch)
     columns = ("yes" if choice.fits else "no", largest) if limited else ()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from calc.hardware.times import Timings
 from calc.performance.transfers import Transfers, ahead, bandwidth, batch_bytes, beside, copy_time, loop_time
 from calc.symbolic.worked import WorkedCalculation
-from calc.units import Unit
-from reports.typeset.numbers import NBSP, amount, duration, integer, rate, times
+from reports.typeset.numbers import NBSP, bytes_text, duration, integer, rate, times
 from reports.writers.terminal import Terminal, bold, right
 
 if TYPE_CHECKING:
@@ -59,13 +58,13 @@ def _row(copy: Copied) -> tuple[str, ...]:
     low, high = copy.times.quartiles
     returned = "" if copy.returned is None else duration(copy.returned.seconds)
     spread = f"{duration(low / 10**9)} to {duration(high / 10**9)}"
-    repetitions, size = str(len(copy.times.nanoseconds)), amount(copy.nbytes, Unit.BYTE).headline
+    repetitions, size = str(len(copy.times.nanoseconds)), bytes_text(copy.nbytes)
     return copy.name, size, duration(copy.times.seconds), spread, repetitions, rate(bandwidth(copy), "B"), returned
 
 
 def _value(value: Fraction, unit: str) -> str:
     if unit == "bytes":
-        return amount(int(value), Unit.BYTE).headline
+        return bytes_text(int(value))
     return f"{integer(int(value))}{NBSP}{unit}" if unit == "batches" else duration(value)
 
 
