@@ -5,7 +5,6 @@ FLOP is an amount, FLOP/s a rate; bytes are exact integers; GB = 10**9 and GiB =
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -88,25 +87,6 @@ def number(value: int | None) -> int | str | None:
 def fraction(value: Fraction) -> int | str | None:
     """``value`` as JSON can carry it: an integer as ``number`` writes it, another fraction as ``"a/b"``."""
     return number(int(value)) if value.denominator == 1 else str(value)
-
-
-_WRITTEN = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?\s*([kKMGTP]?)(i?)B")
-_POWER = {prefix: power for power, prefix in enumerate(("", "k", "M", "G", "T", "P"))}
-
-
-def bytes_in(text: str) -> int:
-    """Bytes written in ``text``, rounded down: ``"80GB"`` is 80 * 1000**3, ``"80GiB"`` 80 * 1024**3.
-
-    >>> bytes_in("1.5KiB")
-    1536
-    """
-    match = _WRITTEN.fullmatch(text.strip())
-    if match is None or (match[4] and not match[3]):
-        raise BadInputError(f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
-    integer, fraction, prefix, binary = match[1], match[2] or "", match[3].replace("K", "k"), match[4]
-    scale: int = (1024 if binary else 1000) ** _POWER[prefix]
-    parts: int = 10 ** len(fraction)
-    return int(integer + fraction) * scale // parts
 
 
 ITEM_SIZE: dict[str, int] = {

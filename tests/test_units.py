@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.errors import BadInputError, NapkinError, UnitError
+from calc.errors import NapkinError, UnitError
 from calc.symbolic.algebra import Algebra
-from calc.units import Amount, Unit, bytes_in, bytes_of
+from calc.units import Amount, Unit, bytes_of
 
 COUNTS = st.integers(0, 10**30)
 
@@ -71,19 +71,3 @@ def test_polynomials_are_counts_too() -> None:
 def test_a_unit_error_is_a_refusal() -> None:
     """The command line prints its one line."""
     assert issubclass(UnitError, NapkinError)
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"), [("80GB", 80 * 10**9), ("80GiB", 80 * 2**30), ("1.5 KiB", 1536), ("0.5kB", 500), ("12B", 12), ("2TB", 2 * 10**12)]
-)
-def test_memory_is_read_in_powers_of_1000_and_of_1024(text: str, amount: int) -> None:
-    """Each by its own name."""
-    assert amount == bytes_in(text)
-
-
-@pytest.mark.parametrize("text", ["80", "80G", "-1GB", "1iB", "1e9B", "GB", "9" * 40 + "B"])
-def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
-    """In one line that shows how to write one."""
-    with pytest.raises(BadInputError) as refusal:
-        bytes_in(text)
-    assert f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)" == str(refusal.value)

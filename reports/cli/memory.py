@@ -46,13 +46,23 @@ def checkpointing(memory: str | None, as_json: bool, **options: Any) -> None:
     if options["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
     from calc.memory.checkpointing import document
-    from calc.units import bytes_in
     from reports.views import recomputing
 
-    limit = None if memory is None else bytes_in(memory)
+    limit = None if memory is None else _device_memory(memory)
     with talk() as say:
         comparison = recomputing.compare(request_of(**options), limit, say)
     print_result(as_json, lambda: document(comparison), lambda out: recomputing.show(comparison, out))
+
+
+def _device_memory(text: str) -> int:
+    """Bytes of a device. A number without a unit is refused: it may be meant in GB."""
+    from calc.capacity.questions.values import read
+    from calc.errors import BadInputError
+
+    size = read("--memory", text, "bytes", integer=True)
+    if not size.suffix:
+        raise BadInputError(f"--memory {text[:40]!r} has no unit: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
+    return int(size.value)
 
 
 option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it

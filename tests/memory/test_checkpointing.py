@@ -87,3 +87,17 @@ def test_the_command_prints_one_comparison(monkeypatch: pytest.MonkeyPatch) -> N
         {name: _derived("none" if name == "none" else "block") for name in ("none", "block/2", "attention", "block")}, {}, 10**9
     )
     assert document(same) == json.loads(written.stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("80", "--memory '80' has no unit: write it as 80GB (10**9 bytes) or 80GiB (2**30)"),
+        ("80G", "--memory = '80G' can be read in several ways: write 80GB (powers of 1000), 80GiB (powers of 1024)"),
+    ],
+)
+def test_a_memory_that_may_be_meant_otherwise_is_refused(text: str, refusal: str) -> None:
+    """In one line that shows how to write it; nothing is derived before."""
+    refused = CliRunner().invoke(cli.napkin, ["checkpointing", "gpt2", "--memory", text])
+
+    assert (2, f"napkin: {refusal}\n") == (refused.exit_code, refused.stderr)
