@@ -296,12 +296,13 @@ def model_parts(trace: StepTrace, use: ParameterUse, cost: Callable[[Op], Cost])
     flow = _Sources(use, cost, {storage.index for storage in trace.storages if storage.role == "input"})
     for op in _forward(trace):
         flow.follow(op)
-    operators = {i: _module(m, use) for i, m in flow.matmuls.items()} | _by_operator(flow)
+    operators = dict(_modules(flow)) | _by_operator(flow)
     operators |= _recomputed(trace, operators)
     below = _below(flow, operators)
     norms = frozenset(op.module_path for op in _forward(trace) if _NORM.search(op.name) and op.module_path not in below)
     softmaxes = frozenset(op.module_path for op in _forward(trace) if op.index in flow.softmaxes)
-    saved = dict(_saved(trace, _by_source(trace, flow, operators)))
+    matmuls = {i for i, matmul in flow.matmuls.items() if not matmul.is_fused}
+    saved = dict(_saved(trace, _by_source(trace, flow, operators), matmuls))
     parts = ModelParts(operators, below, norms, {}, softmaxes, saved, frozenset(_named_products(flow, operators)))
     return replace(parts, parameters=dict(_parameters(trace, flow, parts)))
 
@@ -320,25 +321,29 @@ def _by_source(trace: StepTrace, flow: _Sources, operators: Mapping[int, str]) -
     return parts | dict.fromkeys(flow.softmaxes, SOFTMAX) | norms | dict(operators)
 
 
-def _saved(trace: StepTrace, parts: Mapping[int, str]) -> Iterator[tuple[tuple[str, str, int], str]]:
+def _saved(trace: StepTrace, parts: Mapping[int, str], only_operands: Collection[int]) -> Iterator[tuple[tuple[str, str, int], str]]:
     """The part of each saved tensor whose operators are all of one part. Tensors are saved in the first step and parts are of the second,
-    whose forward runs the same operators but for a ``detach`` where autograd keeps a result."""
+    whose forward runs the same operators but for a ``detach`` where autograd keeps a result. ``only_operands``: operators that save no
+    result."""
     first, second = ([op for op in _forward(trace, step) if op.name != _DETACH] for step in (1, 2))
     if [(op.name, op.module_path) for op in first] != [(op.name, op.module_path) for op in second]:
         return
     of_tensor: dict[tuple[str, str, int], set[str]] = {}
     for op, counted in zip(first, second, strict=True):
-        for storage in {t.storage for t in (*tensors(value for _, value in op.args), *op.outputs)}:
+        results = () if counted.index in only_operands else op.outputs
+        for storage in {t.storage for t in (*tensors(value for _, value in op.args), *results)}:
             of_tensor.setdefault((op.module_path, op.name, storage), set()).add(parts.get(counted.index, REMAINDER))
     for key, several in of_tensor.items():
         if len(several) == 1:
             yield key, several.pop()
 
 
-def _module(matmul: _Matmul, use: ParameterUse) -> str:
-    """The module of a matmul's weight, else the one that runs it."""
-    name = use.names.get(matmul.weight, "") if matmul.weight is not None else ""
-    return name.rpartition(".")[0] or matmul.module_path
+def _modules(flow: _Sources) -> Iterator[tuple[int, str]]:
+    """The module of each matmul's weight, else the one that runs it. Of several weights that no module has, each is named itself."""
+    names = {i: flow.use.names.get(m.weight, "") if m.weight is not None else "" for i, m in flow.matmuls.items()}
+    several = len({name for name in names.values() if name and "." not in name}) > 1
+    for i, name in names.items():
+        yield i, name.rpartition(".")[0] or (name if several else "") or flow.matmuls[i].module_path
 
 
 def _recomputed(trace: StepTrace, operators: Mapping[int, str]) -> Iterator[tuple[int, str]]:

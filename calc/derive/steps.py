@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
 
+from calc.derive.accumulate import saved_for
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.peak import PeakCandidate, candidate_name
@@ -142,9 +143,8 @@ class StepMaker:
                 root.at(g.module_path).add(g, times)
         parts = [self._loose(quantity, g) for g in loose]
         parts += self._parts(quantity, root)
-        self._sum(
-            quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step is in exactly one part, so the parts add"
-        )
+        because = "every operator and tensor of the step is in exactly one part, so the parts add" if parts else "the step has none"
+        self._sum(quantity, f"{quantity}, total", "sum", parts, because)
 
     def _instances(self, module_path: str) -> Poly:
         result = self.analysis.algebra.constant(1)
@@ -198,7 +198,7 @@ class StepMaker:
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
         operators = tuple(r for r in rules if r.startswith("aten."))
-        shown = self.make(quantity, node.path, rule, before, total, self._because(quantity, rules, node.path), operators)
+        shown = self.make(quantity, node.path, rule, before, total, self._because(quantity, [g for g, _ in node.own]), operators)
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, g: Group) -> _Part:
@@ -209,7 +209,7 @@ class StepMaker:
         count, _ = _COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
-        because = f"{self._because(quantity, [g.rule], g.module_path)}; {several}"
+        because = f"{self._because(quantity, [g])}; {several}"
         shown = self.make(quantity, g.module_path, g.rule, before, g.total, because, (g.rule,) if operator else ())
         return _Part(f"{g.module_path} ({times})", shown, g.total)
 
@@ -246,25 +246,33 @@ class StepMaker:
         outer = self.analysis.fold.outer
         return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
 
-    def _because(self, quantity: str, rules: Sequence[str], module_path: str) -> str:
+    def _because(self, quantity: str, groups: Sequence[Group]) -> str:
+        """Why these groups of one module have their amounts."""
+        rules = dict.fromkeys(g.rule for g in groups)
         stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
             return "each operator reads the distinct elements it needs and writes its results, once each: their number times their size"
-        if quantity == "activations.bytes" and (reasons := self._needed.get(module_path)):
-            return f"{'; '.join(reasons)}; a storage counts once"
+        if quantity == "activations.bytes" and (reasons := self._why_saved(groups[0].module_path, groups)):
+            return reasons
         if not stated:
             return _REASONS.get(quantity, "a tensor takes the bytes of one element times its number of elements; a storage counts once")
         if len(stated) == 1:
             return _argument(stated[0])
         return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
 
+    def _why_saved(self, module_path: str, groups: Sequence[Group]) -> str:
+        """Why the backward needs the saved tensors of these groups; empty where the table of reasons does not say."""
+        operators = {saved_for(g.label) for g in groups}
+        reasons = dict.fromkeys(because for operator, because in self._needed.get(module_path, ()) if operator in operators)
+        return f"{'; '.join(reasons)}; a storage counts once" if reasons else ""
+
     @cached_property
-    def _needed(self) -> Mapping[str, tuple[str, ...]]:
-        """Module path → why the backward needs the tensors saved there."""
-        reasons: dict[str, tuple[str, ...]] = {}
+    def _needed(self) -> Mapping[str, list[tuple[str, str]]]:
+        """Module path → (operator, why its backward needs a tensor), of the tensors that count there."""
+        reasons: dict[str, list[tuple[str, str]]] = {}
         for row in self.saved():
-            if row.because != IN_GENERAL:
-                reasons[row.module_path] = tuple(dict.fromkeys((*reasons.get(row.module_path, ()), row.because)))
+            if row.because != IN_GENERAL and not row.same_as:
+                reasons.setdefault(row.module_path, []).append((row.operator, row.because))
         return reasons
 
     # -- composed quantities and peaks --------------------------------------------------------------------------------

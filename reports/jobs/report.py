@@ -39,7 +39,8 @@ from reports.writers.render import PLAIN, Look
 Progress = Callable[[str], None]
 _CHOSEN = "only chosen quantities are shown"
 _HOMEWORK = "homework.j2"
-_HOMEWORK_QUANTITIES = (*ASSIGNMENT, "flops.step.total")
+_HOMEWORK_QUANTITIES = (*ASSIGNMENT, "flops.backward.matmul", "flops.step.total")
+_FEW_STEPS = 60  # of a homework that has them all without being asked
 ALL = "all"  # in place of the name of a quantity
 
 
@@ -91,8 +92,8 @@ def make(
     quantities: Collection[str] = (),
 ) -> BuiltReport:
     """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this
-    one. ``quantities``: those to derive, or ``ALL``; without any, a homework answers the questions of an assignment, and every other
-    template shows all.
+    one. ``quantities``: those to derive, or ``ALL``; without any, a homework answers the questions of an assignment, with their steps
+    where they are few, and every other template shows all.
 
     ``gpu`` is the accelerator whose memory and rates the figures show.
     """
@@ -117,7 +118,8 @@ def _content(
     checks, unchecked = _checked(request, derivation, device, progress)
     live, no_timeline = (None, _CHOSEN) if only else job.timeline(derivation, progress)
     levers = () if only else job.levers(derivation, request, progress)
-    equations = _equations(request, derivation, progress, bool(only), quantities)
+    answers_only = bool(only) and not quantities and sum(step.quantity in only for step in derivation.steps) > _FEW_STEPS
+    equations = _equations(request, derivation, progress, answers_only, bool(only and quantities))
     progress("writing the report")
     gpu = shown.id if shown is not None else ""
     return PageContent(
@@ -136,19 +138,17 @@ def _content(
         equations=equations,
         with_design=look.template == "design-section.j2",
         only=only,
-        further=() if quantities or not only else _further(request),
+        further=_further(request) if answers_only else (),
     )
 
 
-def _equations(
-    request: Request, derivation: Derivation, progress: Progress, few: bool, quantities: Collection[str]
-) -> ModelSection:
-    """The equations of the model: all, of a page with a ``few`` quantities the matmuls, and none where the user named those."""
+def _equations(request: Request, derivation: Derivation, progress: Progress, matmuls: bool, elsewhere: bool) -> ModelSection:
+    """The equations of the model: all, the ``matmuls``, or none where the command that prints them is named."""
     command = f"napkin gradients {shlex.quote(request.written or request.model)}"
-    if few and quantities:
+    if elsewhere:
         return replace(NO_EQUATIONS, why=f"{command} prints them")
     section = job.equations(derivation, progress)
-    return matmuls_only(one_of_each_kind(section), f"{command} prints all equations") if few else section
+    return matmuls_only(one_of_each_kind(section), f"{command} prints all equations") if matmuls else section
 
 
 def _shown(look: Look, quantities: Collection[str]) -> Collection[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from calc.memory.peak_levers import PeakLever
 from calc.options import TRAIN
 from calc.performance.records import Evidence
 from calc.symbolic.expression import Expression, Name
+from calc.symbolic.parser import free_names
 from calc.symbolic.tree import is_maximum
 from reports.figures.drawn import UNNAMED, figures
 from reports.figures.shapes import Figure
@@ -38,6 +40,7 @@ from reports.page.conventions import (
     TRACED_AGAIN,
     conventions,
     has_attention,
+    options_in_words,
 )
 from reports.page.coverage import coverage
 from reports.page.design import DesignSection, design_section
@@ -175,16 +178,26 @@ class PageContent:
         sentences = self.checks.exchanged if self.checks is not None else headlines(self.derivation.assumptions)
         return tuple(sentence for sentence in sentences if sentence.startswith(COUNT_ONLY) is count_only)
 
-    def assumptions(self) -> tuple[AssumptionRow, ...]:
+    @cached_property
+    def assumed(self) -> Sequence[Stated]:
+        """The assumptions of the step, but for operators that torch exchanges."""
         exchanged = [exchange.assumption for exchange in in_force(self.derivation.assumptions)]
         assumed = [assumption for assumption in self.derivation.assumptions if assumption not in exchanged]
-        rows = stated((*declared(self.derivation.dims, assumed), *assumed))
-        return tuple(_assumption(row, self.unbacked) for row in rows)
+        return stated((*declared(self.derivation.dims, assumed), *assumed))
+
+    def assumptions(self) -> tuple[AssumptionRow, ...]:
+        return tuple(_assumption(row, self.unbacked) for row in self.assumed)
+
+    def symbols(self) -> tuple[SymbolRow, ...]:
+        """One row for each symbol in the formulas of the page, those of its assumptions included where it shows them."""
+        declared_names = {dim.name for dim in self.derivation.dims}
+        used = set() if self.only else declared_names.intersection(name for row in self.assumed for name in _names_in(row))
+        used = used.union(*(expressions.names(tree) for tree in self.shown))
+        return _symbols(self.narrowed, self.chosen, self.sizes, used, any(expressions.has_layers(tree) for tree in self.shown))
 
     def conventions(self) -> tuple[AssumptionRow, ...]:
-        options = self.derivation.options
         attention = has_attention(row.operator for row in self.derivation.ledger.rows)
-        rows = conventions(options.get("mode", TRAIN), bool(self.unbacked), options.get("implementation", "loop"), attention)
+        rows = conventions(self.derivation.options, data_dependent=bool(self.unbacked), attention=attention)
         return tuple(AssumptionRow(None, *row) for row in rows)
 
     def design(self) -> DesignSection | None:
@@ -203,7 +216,7 @@ def build(content: PageContent) -> Page:
         model=derivation.model,
         headline=headline(derivation.specialization_reasons, derivation.sizes),
         step=STEPS[derivation.options.get("mode", TRAIN)],
-        subtitle=_subtitle(derivation.options),
+        subtitle=options_in_words(derivation),
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted if inputs is not None else today(),
         tiles=content.tiles(),
@@ -214,7 +227,7 @@ def build(content: PageContent) -> Page:
         assumptions=content.assumptions(),
         conventions=content.conventions(),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
-        symbols=_symbols(content.narrowed, content.chosen, content.sizes, content.shown),
+        symbols=content.symbols(),
         chapters=chapters,
         steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
         memory=memory(derivation, content.timeline, content.no_timeline, content.moves),
@@ -242,10 +255,6 @@ def build(content: PageContent) -> Page:
         design=content.design(),
         inputs=inputs.text() if inputs is not None else "",
     )
-
-
-def _subtitle(options: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in options.items())
 
 
 def today() -> str:
@@ -301,18 +310,26 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     return AssumptionRow(formula, "" if formula else text, assumption.because, effect)
 
 
+def _names_in(stated: Stated) -> Collection[str]:
+    """The sizes in an assumption; none in one that is a sentence."""
+    if len(stated.assumptions) > 1:
+        return ()
+    with contextlib.suppress(BadInputError):
+        return free_names(stated.assumptions[0].expr)
+    return ()
+
+
 def _symbols(
-    derivation: Derivation, chosen: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Expression]
+    derivation: Derivation, chosen: Mapping[str, int], sizes: Mapping[str, int], used: Collection[str], layers: bool
 ) -> tuple[SymbolRow, ...]:
-    """One row for each symbol in the formulas of the report."""
-    used = set().union(*(expressions.names(tree) for tree in shown))
+    """A row for each symbol that is ``used``, and for the index of ``layers``."""
     rows = [_symbol(dim, chosen) for dim in derivation.dims if dim.name in used]
     declared_names = {dim.name for dim in derivation.dims}
-    rows += [_undeclared(name, sizes) for name in sorted(used - declared_names)]
+    rows += [_undeclared(name, sizes) for name in sorted(set(used) - declared_names)]
     for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step.after))).items():
         meaning = f"live bytes at the largest peak candidate of {name}; {letter}₂ at the second largest, and so on"
         rows.append(SymbolRow(formula(Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
-    if any(expressions.has_layers(tree) for tree in shown):
+    if layers:
         index = TypesetFormula(("ℓ",), lambda: FormulaPieces(((marks.command(r"\ell"),),)))
         rows.append(SymbolRow(index, "index of the layer in a sum", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from calc.derive.result import Derivation
 from calc.options import TRAIN
 
-CONVENTIONS: tuple[tuple[str, str, str], ...] = (
-    (
-        "One multiply-add is 2 FLOP.",
-        "FLOP is an amount, FLOP/s a rate. Vendors quote peak rates in this convention.",
-        "Counted in MACs, every matmul number here is half as large.",
-    ),
-    (
-        "The step is forward, backward, optimizer step, zero_grad(set_to_none=True); peak memory is that of the second such step.",
-        "The optimizer allocates its state in the first step; all later steps are alike.",
-        "Keeping gradients between steps, or several forward passes per optimizer step, raises the peak.",
-    ),
-    (
-        "A storage counts once, at its full size, from the operator that allocates it until its last reference is gone.",
-        "An allocator must hold it that long. Views share the storage of their base.",
-        "An allocator's rounding and fragmentation come on top.",
-    ),
-    (
-        "The optimizer runs its per-tensor implementation.",
-        "It is the default on a CPU. The fused and foreach implementations have other temporaries.",
-        "On CUDA the default differs: the optimizer's temporaries and FLOPs change, its state does not.",
-    ),
-    (
-        "Attention matmuls count in full, masked or not.",
-        "Only the quantities named causal subtract masked positions, and only if the model's attention call declares the mask.",
-        "With a square causal mask, a kernel that skips masked blocks still does at least half of them.",
-    ),
+Convention = tuple[str, str, str]  # what is counted how, why, and what changes otherwise
+
+_MULTIPLY_ADD = (
+    "One multiply-add is 2 FLOP.",
+    "FLOP is an amount, FLOP/s a rate. Vendors quote peak rates in this convention.",
+    "Counted in MACs, every matmul number here is half as large.",
+)
+_STORAGE = (
+    "A storage counts once, at its full size, from the operator that allocates it until its last reference is gone.",
+    "An allocator must hold it that long. Views share the storage of their base.",
+    "An allocator's rounding and fragmentation come on top.",
+)
+_ATTENTION = (
+    "Attention matmuls count in full, masked or not.",
+    "Only the quantities named causal subtract masked positions, and only if the model's attention call declares the mask.",
+    "With a square causal mask, a kernel that skips masked blocks still does at least half of them.",
 )
 
 _NONE_BY_DATA = (
@@ -51,7 +42,6 @@ _FORWARD_ALONE = (
     "No tensor is saved for backward, and no optimizer runs.",
     "Several forward passes at once, or results kept between them, raise the peak.",
 )
-_TRAINING_ONLY = ("The step is forward", "The optimizer runs")
 
 STEPS: Mapping[str, str] = {
     TRAIN: "one training step",
@@ -60,8 +50,12 @@ STEPS: Mapping[str, str] = {
 }
 
 
-# For another optimizer implementation, in place of the per-tensor one.
-_IMPLEMENTED: Mapping[str, tuple[str, str, str]] = {
+_IMPLEMENTED: Mapping[str, Convention] = {
+    "loop": (
+        "The optimizer runs its per-tensor implementation.",
+        "It is the default on a CPU. The fused and foreach implementations have other temporaries.",
+        "On CUDA the default differs: the optimizer's temporaries and FLOPs change, its state does not.",
+    ),
     "foreach": (
         "The optimizer runs its foreach implementation: each operation on the list of all parameters.",
         "Its temporaries have the size of all parameters together, at once.",
@@ -80,16 +74,31 @@ def has_attention(operators: Iterable[str]) -> bool:
     return any("attention" in name or ("softmax" in name and "log_softmax" not in name) for name in operators)
 
 
-def conventions(
-    mode: str, data_dependent: bool = False, implementation: str = "loop", attention: bool = True
-) -> tuple[tuple[str, str, str], ...]:
-    """(convention, reason, what changes otherwise) for a step in ``mode``: one with data-dependent sizes or not, with attention or not."""
-    last = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
-    general = [c for c in CONVENTIONS if attention or not c[0].startswith("Attention")]
-    if mode == TRAIN:
-        optimizer = _IMPLEMENTED.get(implementation)
-        return (*(optimizer if optimizer and c[0].startswith("The optimizer runs") else c for c in general), last)
-    return (_FORWARD_ALONE, *(c for c in general if not c[0].startswith(_TRAINING_ONLY)), last)
+def conventions(options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True) -> tuple[Convention, ...]:
+    """The conventions of a step with these options: one with data-dependent sizes or not, with attention or not."""
+    by_data = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
+    of_attention = (_ATTENTION,) if attention else ()
+    if options.get("mode", TRAIN) != TRAIN:
+        return (_MULTIPLY_ADD, _FORWARD_ALONE, _STORAGE, *of_attention, by_data)
+    implementation = _IMPLEMENTED[options.get("implementation", "loop")]
+    return (_MULTIPLY_ADD, _training_step(options), _STORAGE, implementation, *of_attention, by_data)
+
+
+def _training_step(options: Mapping[str, str]) -> Convention:
+    passes = options.get("accumulation", "1")
+    run = "forward, backward" if passes == "1" else f"forward and backward of {passes} micro-batches"
+    freed = options.get("zero_grad", "none") == "none"
+    return (
+        f"The step is {run}, optimizer step, zero_grad(set_to_none={freed}); peak memory is that of the second such step.",
+        "The optimizer allocates its state in the first step; all later steps are alike.",
+        f"{'Keeping' if freed else 'Freeing'} gradients between steps, or another number of micro-batches, can change the peak.",
+    )
+
+
+def options_in_words(derivation: Derivation) -> str:
+    """How the step runs; a step without attention has no kernel for it."""
+    attention = has_attention(row.operator for row in derivation.ledger.rows)
+    return ", ".join(f"{name} {value}" for name, value in derivation.options.items() if attention or name != "attention")
 
 
 NOT_COVERED: tuple[str, ...] = (

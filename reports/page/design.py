@@ -18,6 +18,7 @@ from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
 from calc.units import Unit
 from reports.figures.memory import COMMON, capacity
+from reports.page.conventions import options_in_words
 from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caution, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP, bytes_text
@@ -58,6 +59,11 @@ class DesignSection:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     recommendation: str
     otherwise: str
+
+    @property
+    def varied(self) -> str:
+        """What the rows of the fit grid, and its columns, are."""
+        return "batch and sequence length" if len(self.columns) > 1 else "batch"
 
     @property
     def grid(self) -> tuple[tuple[str, str], ...]:
@@ -128,11 +134,10 @@ def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | 
 
 
 def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> Iterator[tuple[ClaimPart, ...]]:
-    step = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
     yield (
         ClaimPart(f"{derivation.model} has "),
         *_claims(derivation, [("parameters", " parameters")]),
-        ClaimPart(f". All numbers are for one step ({step}) at {sizes_text(derivation.sizes)}."),
+        ClaimPart(f". All numbers are for one step ({options_in_words(derivation)}) at {sizes_text(derivation.sizes)}."),
     )
     allocated = [
         ("parameters.bytes", " for the parameters"),

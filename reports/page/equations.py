@@ -20,12 +20,13 @@ from reports.typeset.numbers import NBSP
 
 @dataclass(frozen=True, slots=True)
 class EquationRow:
-    """An equation of the model as text. ``parameter``: the gradient of a parameter."""
+    """An equation of the model as text. ``parameter``: the gradient of a parameter. ``notes``: what its notation means."""
 
     equation: str
     shape: str
     flops: str
     parameter: bool
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,12 @@ class ModelSection:
     notes: tuple[str, ...]
     why: str
     numbers: StaticSizeTable = NO_STATIC_SIZES
+
+    @property
+    def notation(self) -> str:
+        """What the notation of the equations means, as a sentence; empty where it needs none."""
+        notes = dict.fromkeys(note for table in self.tables for row in table.rows for note in row.notes)
+        return f"In these equations: {'; '.join(notes)}." if notes else ""
 
 
 MOST = 1000  # equations of a report; of a longer model, the command is named instead
@@ -95,11 +102,11 @@ def elsewhere(section: ModelSection, model: str) -> ModelSection:
 
 
 def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
-    indexed, matrices = entries(derived), entries(derived, matrix=True)
-    matrix = {id(entry): of for entry, of in zip(indexed, matrices, strict=True)}
-    for group in groups(indexed):
-        if group.entries[0].kind == FORWARD or mode == TRAIN:
-            yield EquationTable(_title(group), tuple(_row(entry, matrix[id(entry)], derived) for entry in group.entries))
+    parts = entries(derived, forward_only=mode != TRAIN), entries(derived, matrix=True, forward_only=mode != TRAIN)
+    matrix = {id(entry): of for entry, of in zip(*parts, strict=True)}
+    for group in groups(parts[0]):
+        shown = [matrix[id(entry)] if entry.equation.flops != 0 else entry for entry in group.entries]
+        yield EquationTable(_title(group), tuple(_row(entry, derived) for entry in shown))
 
 
 def _title(group: EquationGroup) -> str:
@@ -110,11 +117,10 @@ def _title(group: EquationGroup) -> str:
     return f"{direction}: {group.title}" if group.title else direction
 
 
-def _row(entry: EquationEntry, matrix: EquationEntry, derived: Derived) -> EquationRow:
-    """Matmuls in matrix notation; index notation for the rest, of which matrices do not say everything."""
-    flops = entry.equation.flops
-    line = matrix.equation if flops != 0 else entry.equation
-    return EquationRow(str(line), entry.equation.shape, flops_text(flops, derived.program) if flops != 0 else "", entry.kind == PARAMETER)
+def _row(entry: EquationEntry, derived: Derived) -> EquationRow:
+    line = entry.equation
+    flops = flops_text(line.flops, derived.program) if line.flops != 0 else ""
+    return EquationRow(str(line), line.shape, flops, entry.kind == PARAMETER, entry.notes)
 
 
 def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[str]:

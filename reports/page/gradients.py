@@ -17,8 +17,8 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 @dataclass(frozen=True, slots=True)
 class EquationEntry:
-    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. To compare layers: ``unnamed`` is the equation as
-    text without the names of tensors of other layers, which ``outside`` lists in order."""
+    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. ``notes``: what its notation means. To compare
+    layers: ``unnamed`` is the equation as text without the names of tensors of other layers, which ``outside`` lists in order."""
 
     kind: str
     of: str
@@ -26,6 +26,7 @@ class EquationEntry:
     equation: EquationLine
     because: tuple[str, ...] = ()
     zero: bool = False
+    notes: tuple[str, ...] = ()
     unnamed: str = ""
     outside: tuple[str, ...] = ()
 
@@ -39,12 +40,15 @@ class EquationGroup:
     entries: tuple[EquationEntry, ...]
 
 
-def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[EquationEntry]:
+def entries(
+    derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None, forward_only: bool = False
+) -> list[EquationEntry]:
     """Every equation: forward, then gradients from the loss backwards. With ``only``: the gradients that this parameter's gradient uses."""
     targets = None if only is None else _resting(derived, only)
-    collected = [] if only is not None else _forward(derived, matrix, latex)
+    steps = () if forward_only else derived.steps
+    collected = [] if only is not None else _forward(derived, [step.node for step in steps if step.node is not None], matrix, latex)
     place, leaves = _Places(derived), set(derived.parameters.values())
-    for step in sorted(derived.steps, key=lambda s: place.order(s.target), reverse=True):
+    for step in sorted(steps, key=lambda s: place.order(s.target), reverse=True):
         target = step.target
         if target not in derived.names.of or (targets is not None and target not in targets):
             continue
@@ -56,23 +60,25 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
         equation = writer.gradient(target)
         kind = PARAMETER if target in leaves else GRADIENT
         name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
-        because = (*_because(derived, step.because, group), *writer.notes)
+        because = _because(derived, step.because, group)
         unnamed = Writer(derived, False, matrix, group, unnamed=True)
-        text = str(unnamed.gradient(target)) if group else ""
-        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, text, tuple(unnamed.outside)))
+        compared = str(unnamed.gradient(target)) if group else "", tuple(unnamed.outside)
+        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, tuple(writer.notes), *compared))
     return collected
 
 
-def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]:
+def _forward(derived: Derived, gradients: Sequence[int], matrix: bool, latex: bool) -> list[EquationEntry]:
+    """The equations of the forward that the loss is made of, or that the ``gradients`` are written in: P of a cross-entropy."""
     rows, place = [], _Places(derived)
-    for index in sorted(needed(derived.equations, [derived.loss]), key=place.order):
+    shown = (index for index in needed(derived.equations, [derived.loss, *gradients]) if index < derived.forward)
+    for index in sorted(shown, key=place.order):
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
             group = layer_of(place.module_path(index))
-            unnamed = Writer(derived, False, matrix, group, unnamed=True)
-            text = str(unnamed.forward(index)) if group else ""
-            equation = Writer(derived, latex, matrix, group).forward(index)
-            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, unnamed=text, outside=tuple(unnamed.outside)))
+            unnamed, writer = Writer(derived, False, matrix, group, unnamed=True), Writer(derived, latex, matrix, group)
+            compared = str(unnamed.forward(index)) if group else "", tuple(unnamed.outside)
+            equation = writer.forward(index)
+            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, (), False, tuple(writer.notes), *compared))
     return rows
 
 

@@ -12,6 +12,7 @@ from calc.derive.result import Derivation
 from calc.options import Options
 from calc.symbolic import tree
 from calc.units import Unit
+from reports.page.conventions import options_in_words
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula
@@ -105,7 +106,7 @@ def _conventions(derivation: Derivation) -> Iterator[str]:
         yield "B is 1, unless a question says otherwise."
     attention = ", attention over the full T²" if "T" in derivation.sizes else ""
     yield f"A multiply-add is 2 FLOP; FLOPs are those of matrix multiplications{attention}, unless a question says otherwise."
-    yield f"The step: {', '.join(f'{name} {value}' for name, value in derivation.options.items())}."
+    yield f"The step: {options_in_words(derivation)}."
 
 
 def _command(derivation: Derivation, inputs: Inputs, at: Mapping[str, int]) -> str:

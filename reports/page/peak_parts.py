@@ -84,7 +84,17 @@ def _group(rows: Sequence[Alive], weights: Mapping[str, str]) -> str:
     if not others and (len(rows) > _PARTS or len({row.each for row in rows}) > 1):
         return f"{numbers.integer(number)} outputs of the {operator_words(operator)} (`{without_backticks(operator)}`)"
     outputs = [*dict.fromkeys(_storage(row.name).removeprefix("the output ") for row in rows)]
-    return f"{numbers.integer(number)} tensors of {bytes_text(first.each)} each: the outputs {_listed(outputs)}"
+    tensors = f"{numbers.integer(number)} tensors of {bytes_text(first.each)} each"
+    if len(outputs) < len(rows):  # as one saved for the backward beside the gradient of another: their roles tell them apart
+        return f"{tensors}: {_listed([_one_of_role(row) for row in rows])}, outputs {_listed(outputs)}"
+    return f"{tensors}: the outputs {_listed(outputs)}"
+
+
+def _one_of_role(row: Alive) -> str:
+    """``an activation``, ``2 temporaries``."""
+    if row.number > 1:
+        return f"{numbers.integer(row.number)} {_PLURAL.get(row.role, row.role)}"
+    return f"{'an' if row.role[0] in 'aeiou' else 'a'} {row.role}"
 
 
 def _of_parameters(rows: Sequence[Alive], number: int, weights: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from reports.typeset.scalars import Latex, Style, Text
 
 _CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
+OUTSIDE = "an element outside its tensor is 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Writer:
         self._matrix = matrix
         self._layer = layer
         self._unnamed = unnamed
-        self._letters = Letters(derived.program)
         self._names = derived.names_of_every_step if raw else derived.names
+        self._letters = Letters(derived.program, frozenset(self._names.of.values()))
         self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
@@ -268,7 +269,8 @@ class Writer:
         parts = {argument(i): self._operand(o, letters).within(_SUM + 5) for i, o in enumerate(operands)}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
         text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
-        self.notes += [note for note in notes if note not in self.notes]
+        for note in notes:
+            self._note(note)
         return Written(text, binds)
 
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
@@ -291,7 +293,13 @@ class Writer:
     def _told_apart(self, size: sp.Symbol, letters: Sequence[str]) -> sp.Expr:
         """A size inside a coordinate; |d| where a label there is called d."""
         shown = in_dimensions(size, self._derived.program) if size.name not in self._derived.program.define else size
+        for name in sorted(s.name for s in shown.free_symbols if s.name in letters):
+            self._note(f"|{name}| is the size, {name} the index")
         return shown.xreplace({s: sp.Symbol(f"|{s.name}|" if s.name in letters else s.name) for s in shown.free_symbols})
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _scatter(self, node: ir.Node, updates: int, coordinates: Sequence[ir.Index | ir.Pick], letters: Sequence[str]) -> Written:
         """Σ of the updates whose place this is."""
@@ -310,6 +318,7 @@ class Writer:
                     if not any(shift.has(place(j)) for j in range(len(shape))):
                         back = -shift.xreplace({size: self._told_apart(size, letters) for size in shift.free_symbols})
                         own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
+                        self._note(OUTSIDE)
         missing = [i for i in range(len(shape)) if i not in own]
         names = self._more([shape[i] for i in missing], [*letters, *own.values()])
         every = [own[i] if i in own else names[missing.index(i)] for i in range(len(shape))]

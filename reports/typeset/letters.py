@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import sympy as sp
 
@@ -15,10 +15,12 @@ _SECOND = {"t": "su", "b": "a", "d": "e", "k": "l", "v": "w", "h": "g", "f": "m"
 
 
 class Letters:
-    """Letters for the axes of one equation after another: of size T the letter t, of a second one s."""
+    """Letters for the axes of one equation after another: of size T the letter t, of a second one s. An axis whose size has no name takes
+    none of the ``tensors``: [i = i[b]] would not be read."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, tensors: Collection[str] = ()) -> None:
         self._program = program
+        self._spare = [letter for letter in _SPARE if letter not in tensors]
 
     def start(self, sizes: Sequence[sp.Expr]) -> list[str]:
         """Letters for the axes of what an equation is of."""
@@ -29,7 +31,7 @@ class Letters:
         used = {c for text in texts for c in text}
         letters: list[str] = []
         for size in sizes:
-            letter = next((c for c in self._wishes(size) if c not in used), "") or next((c for c in _SPARE if c not in used), "_")
+            letter = next((c for c in self._wishes(size) if c not in used), "") or next((c for c in self._spare if c not in used), "_")
             used.add(letter)
             letters.append(letter)
         return letters

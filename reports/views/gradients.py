@@ -78,8 +78,8 @@ def _line(derived: Derived, entry: EquationEntry, out: Terminal) -> None:
     flops = f"   {flops_text(entry.equation.flops, derived.program)} FLOP" if entry.equation.flops != 0 else ""
     mark = "  * " if entry.kind == PARAMETER else "    "
     _say(out, f"{mark}{entry.equation}   {entry.equation.shape}{flops}")
-    for because in entry.because:
-        _say(out, f"        {because}", "dim")
+    for words in (*entry.because, *entry.notes):
+        _say(out, f"        {words}", "dim")
     if entry.zero and not entry.because:
         _say(out, "        every share of it is zero", "dim")
 

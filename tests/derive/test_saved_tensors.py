@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
+from torch import Tensor, nn
 
 import calc
 from calc.derive.result import Derivation, SavedTensor
@@ -110,3 +114,40 @@ def test_the_document_has_them(derived: Derived) -> None:
     assert len(result.saved) == len(written)
     assert result["activations.bytes"].value == sum(int(row["value"]) for row in written)
     assert {"tensor", "shape", "dtype", "times", "value", "needed_by", "node", "because", "same_storage_as"} <= set(written[0])
+
+
+class Scaled(nn.Module):
+    """One table scales the input of each layer's softmax: it is saved for the first product, and each softmax saves its result."""
+
+    def __init__(self, d: Any, layers: int) -> None:
+        super().__init__()
+        self.first, self.layers = nn.Linear(d, d), nn.ModuleList(Scale() for _ in range(layers))
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x, table)
+        return x.sum()
+
+
+class Scale(nn.Module):
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        return (x * table).softmax(-1)
+
+
+def test_a_step_has_the_reasons_of_its_own_tensors() -> None:
+    """The table counts once, before the layers: why a softmax saves its result is no reason for it, nor is the second product's."""
+    spec = calc.Spec(
+        name="scaled",
+        dims={"B": 5, "d": 7, "L": 3},
+        build=lambda n: Scaled(n.d, n.L),
+        inputs=lambda n: (torch.randn(n.B, n.d), torch.randn(n.B, n.d)),
+        loss=lambda model, x, table: model(x, table),
+    )
+    steps = [s for s in calc.derive(spec, optimizer="sgd", cache=False).steps if s.quantity == "activations.bytes"]
+    reasons = [s.because for s in steps if s.title == "layers.*"]
+
+    assert [
+        "da = b ⊙ dy needs b; a storage counts once; there is one such tensor",
+        "dx = y ⊙ (dy − Σ y dy) needs y; a storage counts once",
+    ] == reasons

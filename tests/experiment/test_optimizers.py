@@ -328,7 +328,8 @@ def test_a_spec_without_an_optimizer_has_none_of_its_own() -> None:
 def test_the_report_says_which_implementation_runs() -> None:
     """Exactly one of the conventions is about it."""
     for way in ("loop", "foreach", "fused"):
-        said = [claim for claim, _, _ in conventions("train", implementation=way) if claim.startswith("The optimizer runs its")]
+        stated = conventions({"mode": "train", "implementation": way})
+        said = [claim for claim, _, _ in stated if claim.startswith("The optimizer runs its")]
         assert len(said) == 1
         assert ("per-tensor" if way == "loop" else way) in said[0]
-    assert not [claim for claim, _, _ in conventions("infer") if "optimizer runs its" in claim]
+    assert not [claim for claim, _, _ in conventions({"mode": "infer"}) if "optimizer runs its" in claim]

@@ -102,7 +102,8 @@ def _arguments(expr: sp.Expr) -> set[sp.Symbol]:
 
 @functools.lru_cache(maxsize=4096)
 def partial(expr: sp.Expr, i: int) -> sp.Expr:
-    """∂expr/∂argument(i), in terms of the result (``RESULT``) where that is shorter."""
+    """∂expr/∂argument(i), in terms of the result (``RESULT``) where that is shorter and divides by nothing that the derivative does not
+    divide by: x y z has the derivative y z, which (x y z)/x is not where x = 0."""
     x = argument(i)
     derivative = sp.diff(expr, x).replace(sp.sign, Sign)
     if not derivative.free_symbols & _arguments(expr):
@@ -112,8 +113,8 @@ def partial(expr: sp.Expr, i: int) -> sp.Expr:
         candidates.append(derivative.xreplace({expr: RESULT}))
         if expr.is_Pow and not (expr.exp.is_Integer and expr.exp > 0) and expr.exp.is_Rational:
             candidates.append(derivative.replace(lambda e: e.is_Pow and e.base == expr.base, lambda e: RESULT ** (e.exp / expr.exp)))
-        elif expr.is_Mul:
-            candidates.append(RESULT * sp.cancel(derivative / expr) if not derivative.atoms(sp.Function) else derivative)
+        elif expr.is_Mul and not derivative.atoms(sp.Function) and sp.fraction(derivative)[1].has(x):
+            candidates.append(RESULT * sp.cancel(derivative / expr))
     return min(candidates, key=lambda e: (sp.count_ops(e), e.has(RESULT)))
 
 

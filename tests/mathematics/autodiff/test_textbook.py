@@ -7,8 +7,14 @@ import re
 
 import pytest
 import sympy as sp
+import torch
+import torch.nn.functional as F
+from torch import nn
 
 import calc
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import argument
+from calc.mathematics.autodiff.scalar import RESULT, partial
 from reports.page.gradients import EquationEntry, chain, entries, groups
 from reports.typeset.equations import EquationLine
 from tests.mathematics.autodiff.models import MODELS
@@ -44,6 +50,42 @@ def test_cross_entropy() -> None:
 
     assert "(P[b,v] - Y2[b,v])/B" == entry.equation.right
     assert "exactly one class is the target: Σ Y = 1" in entry.because
+
+
+def test_cross_entropy_with_ignored_rows() -> None:
+    """H (p - y)/N, with H = 0 in an ignored row and N = Σ H: no product is divided by log p, which is 0 where p is 1."""
+    entry = shown("cross-entropy with ignored rows")["gradient Y"]
+
+    assert "H2[b]·(P[b,v] - Y2[b,v])/N" == re.sub(r"H\d?\[b\]·", "H2[b]·", entry.equation.right)
+
+
+def test_a_derivative_divides_by_nothing_that_is_not_in_it() -> None:
+    """∂(x y z)/∂x = y z, not (x y z)/x; ∂(x/z)/∂z = -(x/z)/z is shorter than -x/z²."""
+    x, y, z = map(argument, range(3))
+
+    assert y * z == partial(x * y * z, 0)
+    assert -RESULT / z == partial(x / z, 2)
+
+
+@pytest.mark.parametrize("name", ["cross-entropy", "cross-entropy with ignored rows", "softmax", "multi-head attention", "layer norm"])
+def test_every_tensor_that_a_gradient_reads_is_defined(name: str) -> None:
+    """By an equation, or as an input or parameter: also P of a cross-entropy, from which the loss is not computed."""
+    equations = calc.gradients(MODELS[name])
+    leaves = {equations.names.of.get(n.index) for n in equations.equations.nodes if isinstance(n.op, ir.Leaf)}
+    lines = [e.equation for e in entries(equations)]
+    defined = {line.left.partition("[")[0].removeprefix("∂L/∂") for line in lines} | leaves
+    read = {of for line in lines for of in re.findall(r"([\w.']+)\[", line.right)}
+
+    assert read
+    assert read <= defined
+    assert name == "layer norm" or any(of.endswith("P") for of in read)
+
+
+def test_notation_is_explained() -> None:
+    """A derivative with a name of its own has its formula beside the equation."""
+    (entry,) = (e for e in shown("mlp with GELU").values() if "gelu'(" in e.equation.right)
+
+    assert [note.partition(" = ")[0] for note in entry.notes] == ["gelu'(u)"]
 
 
 def test_layer_norm() -> None:
@@ -127,3 +169,17 @@ def test_the_chain_names_a_rule_for_every_link() -> None:
 
     assert [("H2", "1/2"), ("H", "H"), ("Y", "∂L/∂H"), ("w", "x[n] ∂L/∂H")] == [(k.of, k.equation.right) for k in links]
     assert ["map", "map", "map", "contract"] == [k.primitive for k in links]
+
+
+def test_the_index_of_an_axis_without_a_name_is_none_of_the_tensors() -> None:
+    """Classes of a fixed number beside targets that are called i."""
+    spec = calc.Spec(
+        name="two classes",
+        dims={"B": 5, "d": 7},
+        build=lambda n: nn.Linear(n.d, 2),
+        inputs=lambda n: (torch.randn(n.B, n.d), torch.randint(2, (n.B,))),
+        loss=lambda m, x, t: F.cross_entropy(m(x), t),
+    )
+    lines = [str(e.equation) for e in entries(calc.gradients(spec))]
+
+    assert "Y2[b,j] = [j = i[b]]" in lines

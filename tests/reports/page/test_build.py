@@ -10,6 +10,7 @@ import pytest
 from calc.derive.result import StepCheck
 from calc.derive.rules_of_thumb import compare
 from calc.errors import BadInputError
+from calc.graph.step import Assumption, TracedDim
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Name, Number, Product
 from reports.page.build import PageContent, build
@@ -116,6 +117,17 @@ def test_every_used_symbol_has_a_row_and_no_row_is_unused(page):
     """k occurs in no formula and has none; ℓ is the index of a sum over layers."""
     assert ["B", "T", "d", "h", "f", "L", "V", "C"] == [s.formula.plain[0] for s in page.symbols][:8]
     assert {"M_1", "ℓ"} >= {s.formula.plain[0] for s in page.symbols[8:]}
+
+
+def test_a_symbol_of_an_assumption_has_a_row_where_assumptions_are_shown():
+    """N, on which no number depends: T ≤ N is shown. A page of chosen quantities shows none."""
+    full = sample.derivation()
+    most = TracedDim("N", "maximum positions", 1024)
+    assumed = replace(full, dims=(*full.dims, most), assumptions=(*full.assumptions, Assumption("T <= N", "made for at most N")))
+    symbols = [[s.formula.plain[0] for s in build(PageContent(assumed, only=only)).symbols] for only in ((), ("parameters",))]
+
+    assert "N" in symbols[0]
+    assert "N" not in symbols[1]
 
 
 def test_a_symbol_says_where_its_value_comes_from(page):

@@ -106,6 +106,13 @@ def test_results_of_equal_size_in_one_module_are_one_part() -> None:
     ] == _parts(Alive("activation", "log_softmax at (loss)", 70_000, 1), Alive("temporary", "y of relu at (loss)", 70_000, 1))
 
 
+def test_outputs_of_one_operator_are_told_apart_by_their_roles() -> None:
+    """The output of a forward's matmul and the gradient that another computes have one name."""
+    assert ["2 tensors of 70.0\u00a0kB each: an activation and a temporary, outputs of the model's matmul (`mm`)"] == _parts(
+        Alive("activation", "mm at (model)", 70_000, 1), Alive("temporary", "mm at (model)", 70_000, 1)
+    )
+
+
 @pytest.mark.parametrize(
     ("operator", "at", "words"),
     [
