@@ -49,10 +49,7 @@ class Attempts:
         """The graph by ``plan`` with its certificates and closed forms, or the refusal."""
         from calc.trace import attempt
 
-        first = replace(plan, attempt=0, trip_counts={}, failed=())
-        if first != self._first:
-            self._first, self._traces, self._unrolls = first, {}, True
-        graph = attempt(plan, self._traces, self._certifier.progress, self._unrolls)
+        graph = self._graph(plan)
         if isinstance(graph, Refusal):
             return graph
         outcome = self._certified(plan, graph)
@@ -62,6 +59,22 @@ class Attempts:
                 self._unrolls = False
                 return traced if isinstance(traced, Refusal) else self._certified(plan, traced)
         return outcome
+
+    def traced(self, plan: TracePlan) -> Graph | Refusal:
+        """The graph by ``plan`` without certificates, or the refusal. A refused plan leaves the traces of the plan before in place."""
+        before = self._first, self._traces, self._unrolls
+        graph = self._graph(plan)
+        if isinstance(graph, Refusal):
+            self._first, self._traces, self._unrolls = before
+        return graph
+
+    def _graph(self, plan: TracePlan) -> Graph | Refusal:
+        from calc.trace import attempt
+
+        first = replace(plan, attempt=0, trip_counts={}, failed=())
+        if first != self._first:
+            self._first, self._traces, self._unrolls = first, {}, True
+        return attempt(plan, self._traces, self._certifier.progress, self._unrolls)
 
     def _without_unrolled(self) -> TracedRuns:
         """The traces without those in which an iteration is repeated, which are dropped."""

@@ -347,18 +347,29 @@ def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed
     requested = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 
-    def at_own_sizes(plan: TracePlan) -> _Analysed | Refusal:
+    def own(plan: TracePlan) -> TracePlan:
         sizes = {**spec.sizes(), **{name: requested[name] for name in plan.specialized}}
-        return once(replace(plan, spec=spec, sizes=sizes, attempt=max(plan.attempt, first)))
+        return replace(plan, spec=spec, sizes=sizes, attempt=max(plan.attempt, first))
+
+    def at_own_sizes(plan: TracePlan) -> _Analysed | Refusal:
+        return once(own(plan))
 
     def refined_again(simpler: TracePlan) -> _Analysed | Refusal:
         return refined(simpler, at_own_sizes, ITERATIONS, run.progress)[0]
 
-    made = at_own_sizes(plan)
-    if isinstance(made, Refusal):
-        return made
+    def traced_alone(simpler: TracePlan) -> Graph | Refusal:
+        return refined(simpler, lambda plan: once.traced(own(plan)), ITERATIONS, run.progress)[0]
+
     ways = [functools.partial(_as_symbols, names=names) for names in specialized_too_soon(plan)]
-    return simplified(made, plan, ways, refined_again, lambda _: 0, run.progress)[0]
+    if ways:  # which sizes are symbols is found on traces alone: certificates take as long again, and are needed of the last plan only
+        graph = once.traced(own(plan))
+        if isinstance(graph, Refusal):
+            return graph
+        simpler = simplified(graph, plan, ways, traced_alone, lambda _: 0, run.progress)[1]
+        if simpler is not plan and not isinstance(made := refined_again(simpler), Refusal):
+            return made
+    made = at_own_sizes(plan)
+    return made if isinstance(made, Refusal) else simplified(made, plan, ways, refined_again, lambda _: 0, run.progress)[0]
 
 
 def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:

@@ -254,6 +254,18 @@ def test_of_sizes_that_were_specialized_together_one_that_nothing_hangs_on_is_a_
     assert "no closed form in d, h, f: specializing them" in steps
 
 
+def test_only_the_graph_that_is_kept_is_certified() -> None:
+    """Which of d and f may be symbols is tried on traces alone; the two certificates, one of them at the sizes, follow the last trial."""
+    sizes = {"B": 2, "h": 3, "d": Dim(12, multiple_of="h"), "f": 5}
+    steps: list[str] = []
+    run = pipeline.Run(Options(optimizer="sgd"), cache=False, progress=steps.append)
+    pipeline.traced(replace(spec(heads_as_text), dims=sizes, may_specialize=(("d", "h", "f"),)), {}, run)
+
+    trials = [i for i, step in enumerate(steps) if step.startswith("trying")]
+    certificates = [i for i, step in enumerate(steps) if step.startswith("tracing a certificate")]
+    assert trials[-1] < certificates[0]
+
+
 def test_a_peak_between_iterations_specializes_the_trip_count_and_no_width() -> None:
     """Which iteration needs most has no closed form in L; widths, which the spec names first, are not at fault."""
     layers = replace(spec(repeated, L=9), trip_counts=("L",), may_specialize=(("d",), ("L",)))
