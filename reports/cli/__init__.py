@@ -27,8 +27,8 @@ from reports.process import INTERRUPTED, PIPE_CLOSED, REFUSED, SUCCESS, interrup
 GROUPS = {
     "Derive and check a training step": {
         "derive": ("derive:derive", "every quantity in closed form, each with its steps"),
-        "check": ("check:check", "run the step for real, compare every number"),
-        "report": ("check:report", "write all of it as HTML, Markdown and JSON"),
+        "check": ("derive:check", "run the step for real, compare every number"),
+        "report": ("derive:report", "write all of it as HTML, Markdown and JSON"),
         "compare": ("compare:compare", "two steps and their difference, or a table of several"),
         "sweep": ("sweep:sweep", "quantities over many sizes, as a table or a figure"),
         "published": ("compare:published", "tables of Kaplan, Chinchilla, … beside exact counts"),
@@ -36,8 +36,8 @@ GROUPS = {
     },
     "Plan a run": {
         "ask": ("ask:ask", "how long, how many devices, what fits, what it costs"),
-        "shard": ("sharding:shard", "memory, traffic and time on several devices"),
-        "layout": ("sharding:layout", "the fastest layout on N devices that fits"),
+        "shard": ("ask:shard", "memory, traffic and time on several devices"),
+        "layout": ("ask:layout", "the fastest layout on N devices that fits"),
         "checkpointing": ("memory:checkpointing", "activation checkpointing: bytes saved, FLOPs added"),
         "bytes-per-parameter": ("recipes:bytes_per_parameter", "bytes per parameter of each precision recipe"),
         "inference": ("memory:inference", "memory of weights and of the KV cache"),

@@ -77,7 +77,7 @@ def _table(
     from calc.derive.side_by_side import document
     from reports.jobs import job
     from reports.jobs import side_by_side as jobs
-    from reports.views import side_by_side as page
+    from reports.views import compare as page
 
     table_steps = jobs.steps(models, given, quantities, not no_cache)
     table_steps.requests()  # what cannot be asked for is refused before any work
@@ -85,7 +85,7 @@ def _table(
         table, inputs = jobs.compute(table_steps, say)
     if output is not None:
         say_written(*job.write_all(Path(output), jobs.texts(table, inputs)))
-    print_result(as_json, lambda: document(table), lambda out: page.show(table, out))
+    print_result(as_json, lambda: document(table), lambda out: page.show_several(table, out))
 
 
 RATIOS = "chinchilla-a4"

@@ -58,7 +58,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     napkin predict reads the file. No model is run.
     """
     from reports.jobs import job
-    from reports.views import calibration
+    from reports.views import measuring
 
     machine, absent = device_here(device)
     if processor_time and machine != "cpu":
@@ -73,7 +73,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
         job.write_all(Path(output).parent, {})  # a folder that cannot be made is refused before a minute of work
     with talk() as say:
         measured = run(machine, processor_time=processor_time, tf32=tf32, progress=say)
-    hand_over(measured.to_json(), output, as_json, lambda out: calibration.show(measured, out))
+    hand_over(measured.to_json(), output, as_json, lambda out: measuring.show_calibration(measured, out))
     return 0
 
 
@@ -176,7 +176,7 @@ def measure_matmul(
     from calc.hardware.times import Repeat
     from calc.performance.matmul import DTYPES, KIND, document, products, sizes_for
     from reports.jobs.request import sizes_from
-    from reports.views import matmul
+    from reports.views import measuring
 
     machine, absent = device_here(device)
     if peak is not None and len(set(dtypes)) != 1:
@@ -189,7 +189,7 @@ def measure_matmul(
         timed = products(shape, dtypes or DTYPES, machine, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
     default = shape == sizes_for(machine, {})
     written = document(replace(timed, command=command_line()))
-    hand_over(written, output, as_json, lambda out: matmul.show(timed, default, out))
+    hand_over(written, output, as_json, lambda out: measuring.show_matmul(timed, default, out))
     return SUCCESS
 
 
@@ -230,7 +230,7 @@ def transfers(
     from calc.hardware.times import Repeat
     from calc.performance.transfers import KIND, document, measured, require_sizes
     from reports.jobs import job
-    from reports.views import transfers as shown
+    from reports.views import measuring as shown
 
     if not workers:
         refuse_idle("without workers, which load ahead", "prefetch")
@@ -245,7 +245,7 @@ def transfers(
         timed = Repeat(2, repeat, seconds, max(repeat, 1000))
         transferred = measured(nbytes, batch, length, machine, timed, because, say, workers, prefetch, seed)
     written = document(replace(transferred, command=command_line()))
-    hand_over(written, output, as_json, lambda out: shown.show(transferred, batch, length, out))
+    hand_over(written, output, as_json, lambda out: shown.show_transfers(transferred, batch, length, out))
     return SUCCESS
 
 

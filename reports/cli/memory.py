@@ -32,9 +32,9 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
 
     with talk() as say:
         bytes_in_use = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
-    from reports.views import inference as view
+    from reports.views import memory as view
 
-    print_result(as_json, lambda: document(bytes_in_use), lambda out: view.show(bytes_in_use, out))
+    print_result(as_json, lambda: document(bytes_in_use), lambda out: view.show_inference(bytes_in_use, out))
 
 
 @click.command()
@@ -46,12 +46,12 @@ def checkpointing(memory: str | None, as_json: bool, **options: Any) -> None:
     if options["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
     from calc.memory.checkpointing import document
-    from reports.views import recomputing
+    from reports.views import memory as view
 
     limit = None if memory is None else _device_memory(memory)
     with talk() as say:
-        comparison = recomputing.compare(request_of(**options), limit, say)
-    print_result(as_json, lambda: document(comparison), lambda out: recomputing.show(comparison, out))
+        comparison = view.compare_choices(request_of(**options), limit, say)
+    print_result(as_json, lambda: document(comparison), lambda out: view.show_choices(comparison, out))
 
 
 def _device_memory(text: str) -> int:
@@ -96,5 +96,5 @@ def checkpoint(
         checkpointed = job.saving(request_of(**options), say, save_seconds, failure_hours, schedule or "", seed)
     from reports.views import memory as view
 
-    print_result(as_json, lambda: document(checkpointed), lambda out: view.show(checkpointed, out))
+    print_result(as_json, lambda: document(checkpointed), lambda out: view.show_checkpoint(checkpointed, out))
     return SUCCESS if checkpointed.ok else FAILED

@@ -1,16 +1,29 @@
-"""A measurement on a terminal, and its file: times with their spread, throughput, shares of the peak, and memory beside its prediction."""
+"""What was measured, on a terminal: steps, one matrix multiplication, a calibration and transfers, each with its spread, beside what
+was predicted."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from calc.hardware.accelerators import of_device
+from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT, Calibration, CalibrationPoint
+from calc.hardware.times import Timings
 from calc.memory.device_memory import off
+from calc.performance.matmul import SMALLER, MatmulRow, Products
 from calc.performance.measuring import Expected, Measured, MeasuredRun
+from calc.performance.transfers import Transfers, ahead, bandwidth, batch_bytes, beside, copy_time, loop_time
 from calc.symbolic.assignments import TYPED, sizes_text
-from reports.typeset.numbers import duration, integer, percent, rate
+from calc.symbolic.worked import WorkedCalculation
+from calc.units import Unit
+from reports.typeset.numbers import NBSP, amount, bytes_text, duration, integer, percent, rate, times
 from reports.writers.terminal import Terminal, bold, right
+
+if TYPE_CHECKING:
+    from calc.measure.copies import Copied
+
 
 _LISTED = 12
 _PROFILED = "operators' own times under torch.profiler, which slows a step down; those of the backward by the module of their forward"
@@ -140,3 +153,143 @@ def _fits(measured: Measured) -> list[str]:
     most = "none" if largest is None else integer(largest)
     predicted = "unknown" if expected is None else integer(expected)
     return [f"largest B that fits: {most} ({above}), predicted {predicted}{beside}"]
+
+
+# -- one matrix multiplication ----------------------------------------------------------------------------------------
+
+
+_HEADS = ("Format", *right("Median", "Middle half", "Repetitions", "Rate", "Dense peak", "Of the peak"))
+
+
+def show_matmul(products: Products, default: bool, out: Terminal) -> None:
+    """A row for each format; ``default``: nobody chose the sizes."""
+    shape, device = products.shape, products.machine["device"]
+    flops = amount(shape.flops, Unit.FLOP)
+    head = f": {flops.headline}, one multiply-add = 2 FLOP, on {device['name']}"
+    out.line(bold(f"{shape.m} × {shape.k} times {shape.k} × {shape.n}"), head)
+    if default and device["kind"] == "cpu":
+        out.line(f"sizes are a {SMALLER}nd of the lecture's in each direction: on a CPU those take minutes", style="dim")
+    out.table(_HEADS, [(row.dtype, *_cells(row, shape.flops)) for row in products.rows])
+    out.lines(*dict.fromkeys(f"{row.dtype}: {row.because}" for row in products.rows if row.because), style="dim")
+    sources = dict.fromkeys(row.ceiling.source for row in products.rows if row.share is not None)
+    out.line(f"timed by {products.clock}{''.join(f'; peaks: {source}' for source in sources)}", style="dim")
+
+
+def _cells(row: MatmulRow, flops: int) -> tuple[str, ...]:
+    peak = "unknown" if row.ceiling.rate is None else rate(row.ceiling.rate, "FLOP")
+    if row.times is None:
+        return ("not measured", "", "", "", peak, "")
+    low, high = row.times.quartiles
+    spread = f"{duration(low / 10**9)} to {duration(high / 10**9)}"
+    share = "unknown" if row.ceiling.rate is None else "refused" if row.share is None else percent(row.share.value)
+    return (duration(row.times.seconds), spread, str(len(row.times.nanoseconds)), rate(flops / row.times.seconds, "FLOP"), peak, share)
+
+
+# -- a calibration ----------------------------------------------------------------------------------------------------
+
+
+def show_calibration(calibration: Calibration, out: Terminal) -> None:
+    """Every operator that was timed, at its smallest and its largest size."""
+    entry = of_device(calibration.name)
+    out.line(bold(calibration.name), f", {threads(calibration)}calibrated {calibration.machine.get('date')}")
+    out.line(f"by {calibration.clock}", style="dim")
+    if entry is not None:
+        out.line(f"in the catalogue as {entry.id}: napkin list hardware {entry.id}", style="dim")
+    out.line()
+    rates = [(f"highest rate of products in {dtype}", rate(peak, "FLOP")) for dtype, peak in calibration.peaks().items()]
+    copy = ("bandwidth of the largest copy", rate(calibration.bandwidth(), "B"))
+    times = [(primitive, duration(calibration.by_what[primitive, "float32"][0].seconds)) for primitive in OVERHEADS]
+    out.table(("", ("measured", "right")), [*rates, copy, *times])
+    out.line()
+    _show_operators(calibration, out)
+
+
+def threads(calibration: Calibration) -> str:
+    """How many threads of a CPU took part."""
+    count = calibration.machine["device"].get("threads")
+    return "" if count is None else f"{count} thread{'' if count == 1 else 's'}, "
+
+
+def _show_operators(calibration: Calibration, out: Terminal) -> None:
+    rows = []
+    for (primitive, dtype), points in calibration.by_what.items():
+        if primitive in OVERHEADS:
+            continue
+        speeds = sorted(_speed(p) for p in points)
+        unit = "FLOP" if points[0].flops else "B"
+        spread = sorted(p.spread for p in points)[len(points) // 2]
+        cells = (str(len(points)), rate(speeds[0], unit), rate(speeds[-1], unit), f"{100 * float(spread):.0f} %")
+        rows.append((primitive, dtype, *cells))
+    out.table(("operator", "dtype", *right("sizes", "slowest", "fastest", "spread")), rows)
+    out.line(f"rates of {PRODUCT} and the like over all shapes, bandwidths of {COPY} and the like over all sizes", style="dim")
+
+
+def _speed(point: CalibrationPoint) -> Fraction:
+    return point.rate if point.flops else point.bandwidth
+
+
+# -- transfers --------------------------------------------------------------------------------------------------------
+
+
+_COPY_HEADS = ("Way", *right("Bytes", "Median", "Middle half", "Repetitions", "Bandwidth", "Call returned"))
+
+
+def show_transfers(transfers: Transfers, batch: int, length: int, out: Terminal) -> None:
+    """The measured copies, then the expressions with what was measured put in."""
+    out.line(bold("Transfers"), f" on {transfers.machine['device']['name']}")
+    out.table(_COPY_HEADS, [_row(copy) for copy in transfers.copies])
+    out.line(f"timed by {transfers.clock}", style="dim")
+    nbytes = batch_bytes(batch, length)
+    _show_steps(nbytes, out)
+    fastest = next(c for c in reversed(transfers.copies) if c.name.startswith(("host to device, pinned", "host to host")))
+    _show_steps(copy_time(nbytes.value, bandwidth(fastest), f"measured: {fastest.name}"), out)
+    _show_loaders(transfers, nbytes.value, out)
+    out.lines(*(f"{way.name}: {way.because}" for way in transfers.unmeasured), style="dim")
+    if transfers.beside is not None:
+        expected = beside(transfers.beside.copy.seconds, transfers.beside.compute.seconds)
+        _show_steps(expected, out)
+        _show_both(transfers.beside.after, expected["a"], "one after the other", out)
+        _show_both(transfers.beside.beside, expected["o"], "at the same time", out)
+
+
+def _show_loaders(transfers: Transfers, nbytes: Fraction, out: Terminal) -> None:
+    """Times of every data loader beside their expression, and the batches that workers load ahead."""
+    if not transfers.loaders:
+        return
+    wait = duration(Fraction(transfers.loaders[0].step))
+    heads = ("Data loader", *right("A batch alone", f"A step with a wait of {wait}", "Expected", "Batches ahead", "Expected"))
+    rows = [
+        (
+            *(loaded.name, duration(loaded.alone.seconds), duration(loaded.in_loop.seconds), duration(loop_time(loaded))),
+            *(integer(loaded.ahead), integer(loaded.workers * transfers.prefetch)),
+        )
+        for loaded in transfers.loaders
+    ]
+    out.table(heads, rows)
+    workers = transfers.loaders[-1].workers
+    if workers:
+        _show_steps(ahead(workers, transfers.prefetch, nbytes), out)
+
+
+def _row(copy: Copied) -> tuple[str, ...]:
+    low, high = copy.times.quartiles
+    returned = "" if copy.returned is None else duration(copy.returned.seconds)
+    spread = f"{duration(low / 10**9)} to {duration(high / 10**9)}"
+    repetitions, size = str(len(copy.times.nanoseconds)), bytes_text(copy.nbytes)
+    return copy.name, size, duration(copy.times.seconds), spread, repetitions, rate(bandwidth(copy), "B"), returned
+
+
+def _value(value: Fraction, unit: str) -> str:
+    if unit == "bytes":
+        return bytes_text(int(value))
+    return f"{integer(int(value))}{NBSP}{unit}" if unit == "batches" else duration(value)
+
+
+def _show_both(measured: Timings, expected: Fraction, label: str, out: Terminal) -> None:
+    out.line(f"  {label}: measured {duration(measured.seconds)}, {times(measured.seconds / expected)} of the expression")
+
+
+def _show_steps(calculation: WorkedCalculation, out: Terminal) -> None:
+    for line in calculation.steps:
+        value = _value(line.value, line.unit)
+        out.line(bold(f"  {line.symbol} = {line.expr}"), f" = {value}: {line.meaning}; {line.because}")

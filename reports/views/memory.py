@@ -1,20 +1,26 @@
-"""``napkin derive --saved``, ``--peak`` and ``--memory-summary``, and ``napkin checkpoint`` on a terminal: what is saved for the
-backward, live bytes over the step, the statistics of the CUDA allocator, and checkpoint files."""
+"""Memory on a terminal: what is saved for the backward, live bytes over the step, the statistics of the CUDA allocator, checkpoint files,
+activation checkpointing and inference."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from calc.derive.cuda_allocator import NOT_MEASURED
 from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.memory.checkpoint import Checkpoint, progress_parts
+from calc.memory.checkpointing import CHOICES, CheckpointingChoice, CheckpointingComparison, compared
 from calc.memory.formulas import SAVING_INTERVAL
+from calc.memory.inference import Inference
 from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.units import Unit
+from reports.jobs import job
 from reports.page.memory import LiveBytesView, PeakCrossoverRow, PeakIntervalRow, memory
 from reports.typeset import numbers
-from reports.typeset.numbers import integer
+from reports.typeset.numbers import bytes_text, integer
 from reports.views.answers import amount
+from reports.views.asked import pretty
 from reports.views.explained import heading, text
 from reports.writers.terminal import Cell, Line, Terminal, bold, dim, right
 
@@ -107,7 +113,7 @@ def show_summary(summary: MemorySummary, out: Terminal) -> None:
 # -- napkin checkpoint ------------------------------------------------------------------------------------------------
 
 
-def show(saving: Checkpoint, out: Terminal) -> None:
+def show_checkpoint(saving: Checkpoint, out: Terminal) -> None:
     """Bytes of the file in two parts, the checks, and the interval where times were given."""
     sizes = sizes_text(saving.sizes)
     out.line(bold(saving.model), f", a checkpoint: {sizes}")
@@ -130,3 +136,72 @@ def show(saving: Checkpoint, out: Terminal) -> None:
         out.line()
         out.line(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.seconds:,.0f} s: {100 * i.lost:.2g} % of the time is lost")
         out.line(f"{SAVING_INTERVAL.error}. Source: {SAVING_INTERVAL.source}", style="dim")
+
+
+# -- napkin inference -------------------------------------------------------------------------------------------------
+
+
+def show_inference(inference: Inference, out: Terminal) -> None:
+    """Bytes in closed form with their reasons, and the checks."""
+    sizes = sizes_text(inference.sizes)
+    out.line(bold(inference.model), f", in use: {sizes}")
+    for title, part in (("weights", inference.weights), ("keys and values", inference.cache)):
+        out.line()
+        if part is None:
+            out.line(bold(title), f": {inference.unknown}")
+            continue
+        out.line(bold(title), f" in {part.format} = {pretty(part.expr)}")
+        rows = [(line.label, integer(line.value), pretty(line.expr), dim(line.because)) for line in part.lines]
+        out.table(("What", ("Bytes", "right"), "Closed form", "Because"), rows)
+        out.line(f"{title} = ", *amount(numbers.amount(part.value, Unit.BYTE)))
+    out.line("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim")
+    if inference.total is not None:
+        out.line()
+        out.line("together ", *amount(numbers.amount(inference.total, Unit.BYTE)), "; temporaries of operators are not included")
+    out.line()
+    for check in inference.checks:
+        at = sizes_text(check.sizes, TYPED)
+        both = (integer(number or 0) for number in (check.derived, check.measured))
+        counts = "" if check.derived is None else ": derived {}, measured {} bytes in fp32".format(*both)
+        why = f": {check.because}" if check.because else ""
+        out.line(f"{check.verdict}{counts} at {at} [{check.instrument}{why}]", style="dim")
+
+
+# -- napkin checkpointing ---------------------------------------------------------------------------------------------
+
+
+Progress = Callable[[str], None]
+
+
+def compare_choices(request: job.Request, limit: int | None, progress: Progress) -> CheckpointingComparison:
+    """Every choice for the step of ``request``; a model may lack the modules that one of them recomputes."""
+    return compared(*job.derive_each(request, "checkpointing", CHOICES, progress), limit)
+
+
+def show_choices(comparison: CheckpointingComparison, out: Terminal) -> None:
+    """A row for each choice, then what it saves and recomputes in closed form."""
+    sizes = sizes_text(comparison.sizes)
+    out.line(bold(comparison.model), f": {sizes}")
+    out.line()
+    limited = comparison.limit is not None
+    heads = ("Peak", "Activations", "FLOP more", "Taken from memory of", *(("Fits", "Largest B") if limited else ()))
+    rows = [_choice_row(choice, limited) for choice in comparison.choices if not choice.refused]
+    out.table(("Checkpointing", *right(*heads)), rows)
+    out.line()
+    for choice in comparison.choices:
+        if choice.refused:
+            out.line(choice.refused, style="dim")
+        elif choice.extra:
+            saved, recomputed = f"saves {choice.saved} bytes of activations", f"recomputes {choice.recomputed} FLOP"
+            out.line(f"{choice.checkpointing} {saved} and {recomputed}", style="dim")
+    if comparison.limit is not None:
+        summary = "nothing fits" if comparison.best is None else f"{comparison.best} fits and recomputes the least"
+        out.line(bold(summary), f" under {bytes_text(comparison.limit)}")
+
+
+def _choice_row(choice: CheckpointingChoice, limited: bool) -> tuple[str, ...]:
+    interval = "never" if choice.best_from is None else bytes_text(choice.best_from)
+    peak, activations = (numbers.amount(number, Unit.BYTE).text for number in (choice.peak, choice.activations))
+    largest = "" if choice.largest_batch is None else integer(choice.largest_batch)
+    columns = ("yes" if choice.fits else "no", largest) if limited else ()
+    return choice.checkpointing, peak, activations, numbers.amount(choice.extra, Unit.FLOP).headline, interval, *columns

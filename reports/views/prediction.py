@@ -18,7 +18,7 @@ from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.typeset.numbers import duration, percent, rate
 from reports.typeset.wording import several
-from reports.views.calibration import threads
+from reports.views.measuring import threads
 from reports.writers.terminal import Terminal, bold
 
 BAND = (
