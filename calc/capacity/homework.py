@@ -22,9 +22,8 @@ from calc.derive.side_by_side import side_by_side
 from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
 from calc.mathematics.updates.cost import executed
-from calc.memory import search
 from calc.options import NAMED_OPTIMIZERS
-from calc.symbolic import branches
+from calc.symbolic import branches, search
 from calc.symbolic.algebra import Algebra, to_sympy
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text

@@ -19,8 +19,8 @@ from calc.capacity.questions.problem import SIZES
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
-from calc.memory import search
 from calc.options import made
+from calc.symbolic import search
 from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.symbolic.worked import WorkedInput as Put
 

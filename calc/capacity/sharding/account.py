@@ -16,8 +16,8 @@ from calc.capacity.sharding.layout import MEANINGS, SYMBOLS, UNITS, Constraint, 
 from calc.capacity.sharding.memory import KINDS, TOTAL, memory
 from calc.capacity.sharding.model import ShardedModel
 from calc.capacity.sharding.parts import LayoutChoice, stages_of
-from calc.capacity.sharding.peaks import AT_LOSS
 from calc.capacity.sharding.state import State
+from calc.capacity.sharding.temporaries import AT_LOSS
 from calc.capacity.sharding.timing import NOTES, Machine, step_lines, time_lines
 from calc.dimensions import MEANINGS as DIMENSIONS
 from calc.errors import BadInputError

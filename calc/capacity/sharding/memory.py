@@ -35,8 +35,8 @@ from calc.capacity.sharding.parts import (  # fmt: skip
     times,
     total,
 )
-from calc.capacity.sharding.peaks import temporaries
 from calc.capacity.sharding.state import State
+from calc.capacity.sharding.temporaries import temporaries
 from calc.symbolic.worked import WorkedStep
 
 KINDS: Mapping[str, str] = {
