@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import NoReturn
 
@@ -24,6 +24,7 @@ from calc.symbolic.evaluation import Arithmetic
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Name, Negative, Number, Product, Quotient, Sum
 from calc.symbolic.parser import free_names, parse
+from calc.symbolic.search import last, last_alike
 from calc.symbolic.writer import as_text
 
 FARTHEST = 2**20
@@ -156,11 +157,7 @@ class _Along:
         """The last multiple from ``start`` towards ``end`` at which the closed forms hold."""
         if self.sizes(self._size(end)) is not None:
             return end
-        good, bad = start, end
-        while abs(good - bad) > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if self.sizes(self._size(middle)) is not None else (good, middle)
-        return good
+        return last(lambda n: self.sizes(self._size(n)) is not None, start, end)
 
     # -- the search ---------------------------------------------------------------------------------------------------
 
@@ -349,22 +346,13 @@ def _cells(form: Univariate, low: int, high: int) -> list[int]:
     for a, b in pairwise([low, *(n for cell in turning for n in (cell, cell + 1)), high]):
         for side in (-1, 1):
             if b > a and _is(form, side, a) != _is(form, side, b):
-                cells.add(_last_alike(form, side, a, b))
+                cells.add(last_alike(partial(_is, form, side), a, b))
     return sorted(cells)
 
 
 def _is(form: Univariate, side: int, x: int) -> bool:
     """Whether ``form`` is negative (``side`` −1) or positive (1)."""
     return side * _at(form, x) > 0
-
-
-def _last_alike(form: Univariate, side: int, a: int, b: int) -> int:
-    """The last point from ``a`` on at which ``form`` has the same sign as at ``a``; it differs at ``b`` and changes once."""
-    first = _is(form, side, a)
-    while b - a > 1:
-        middle = (a + b) // 2
-        a, b = (middle, b) if _is(form, side, middle) == first else (a, middle)
-    return a
 
 
 def _first_above(form: Univariate, low: int, high: int) -> int:

@@ -33,6 +33,7 @@ from calc.symbolic.expression import (
     names,
 )
 from calc.symbolic.parser import free_names, parse
+from calc.symbolic.search import last
 from calc.symbolic.writer import as_text
 
 PRODUCTS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
@@ -290,10 +291,7 @@ class _Line:
             low, high = high, 2 * high
             if high > 2**40:
                 return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._over(middle * unit, fast, by_degree) else (middle, high)
-        return high * unit
+        return last(lambda n: self._over(n * unit, fast, by_degree), high, low) * unit
 
     def _over(self, size: int, fast: Fraction, slow: Mapping[int, Fraction]) -> bool:
         return bool(fast * size**self.highest >= sum(value * size**power for power, value in slow.items()))

@@ -17,6 +17,7 @@ from calc.errors import MeasurementError
 from calc.experiment.precision import cast
 from calc.measure.training import Training, blame
 from calc.spec import Sizes
+from calc.symbolic.search import last
 
 WARM_UP = 2  # steps: the first allocates the optimizer's state and the libraries' workspaces
 
@@ -168,7 +169,7 @@ def boundary(dimension: str, fits: Callable[[int], bool], limit: int, start: int
         step *= 2
         if low and high <= limit:
             break
-    while low and low < limit and high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if tries(middle) else (low, middle)
+    if low and low < limit:
+        low = last(tries, low, high)
+        high = low + 1
     return Fits(dimension, low or None, high if high <= limit else None, tuple(tried))

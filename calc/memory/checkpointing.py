@@ -16,7 +16,7 @@ import sympy as sp
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
-from calc.memory import search
+from calc.symbolic import search
 from calc.symbolic.algebra import to_sympy
 from calc.symbolic.branches import at_hand
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
 from calc.platform import files
+from calc.symbolic.search import last
 from reports.page.inputs import (
     FORMATS,
     INTERACTIVE,
@@ -357,12 +358,8 @@ def _in_line(line: int, says: str, right: str) -> Iterator[ReportDifference]:
 
 
 def _common(first: str, second: str) -> int:
-    """The length of the common prefix of two texts, by bisection."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)
-    return low
+    """The length of the common prefix of two texts."""
+    return last(lambda length: first[:length] == second[:length], 0, min(len(first), len(second)) + 1)
 
 
 def _clipped(text: str) -> str:

@@ -13,9 +13,9 @@ from fractions import Fraction
 from calc.derive.result import Derivation
 from calc.errors import NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
-from calc.memory import search
 from calc.memory.peak_levers import BATCH, PeakLever, matmul
 from calc.options import TRAIN, Options
+from calc.symbolic import search
 from calc.units import Unit
 from reports.figures.memory import COMMON, capacity
 from reports.page.conventions import options_in_words

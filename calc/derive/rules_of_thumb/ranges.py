@@ -16,6 +16,7 @@ from calc.errors import DimensionError, NapkinError
 from calc.graph.guards import dimensions
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.parser import free_names
+from calc.symbolic.search import last, last_alike
 
 FARTHEST = 2**20
 
@@ -72,7 +73,7 @@ def _runs(near: _Memo, points: Sequence[int]) -> list[tuple[_Nearness, int, int]
     start = points[0]
     for a, b in itertools.pairwise(points):
         while near(a) is not near(b):
-            edge = _bisect(near, a, b)
+            edge = last_alike(near, a, b)
             runs.append((near(a), start, edge))
             start = a = edge + 1
     return [*runs, (near(points[-1]), start, points[-1])]
@@ -91,16 +92,8 @@ def _joined(runs: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int]
 
 def _accepted(near: _Memo, start: int, low: int, high: int) -> tuple[int, int]:
     """The part of ``low … high`` around ``start`` at which the closed forms hold; at its ends the step may run other operators."""
-    ends = []
-    for end in (min(low, start), max(high, start)):
-        good, bad = start, end
-        if near.accepts(end):
-            good = end
-        while abs(good - bad) > 1 and good != end:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if near.accepts(middle) else (good, middle)
-        ends.append(good)
-    return ends[0], ends[1]
+    first, final = (end if near.accepts(end) else last(near.accepts, start, end) for end in (min(low, start), max(high, start)))
+    return first, final
 
 
 def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation) -> dict[str, int]:
@@ -140,14 +133,6 @@ def _explain(differences: Sequence[Difference], expr: str, exact: ExactCount, de
     """Whether the differences add up to the error at the derivation's sizes."""
     sizes = derivation.sizes
     return sum(values_at(differences, sizes)) == int(evaluate_text(expr, sizes)) - exact.at({})
-
-
-def _bisect(near: Callable[[int], _Nearness], a: int, b: int) -> int:
-    """The last point from ``a`` on with the same outcome as ``a``; that of ``b`` differs."""
-    while b - a > 1:
-        middle = (a + b) // 2
-        a, b = (middle, b) if near(middle) is near(a) else (a, middle)
-    return a
 
 
 class _Memo:

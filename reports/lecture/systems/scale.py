@@ -9,6 +9,7 @@ from fractions import Fraction
 from calc.capacity.questions import ask
 from calc.derive.rules_of_thumb import RULES, compare
 from calc.hardware.accelerators import accelerator
+from calc.symbolic.search import last
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.sources import source
@@ -46,12 +47,7 @@ def _training_time(lab: Lab) -> SystemResult:
 
 def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
     """The largest L whose peak fits ``capacity`` bytes, as if on one device."""
-    low, high = 1, 4096
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = lab.value("llama3-70b", "memory.peak", {**sizes, "L": middle}) <= capacity
-        low, high = (middle, high) if fits else (low, middle)
-    return low
+    return last(lambda depth: lab.value("llama3-70b", "memory.peak", {**sizes, "L": depth}) <= capacity, 1, 4096)
 
 
 def _largest_model(lab: Lab) -> SystemResult:
