@@ -126,7 +126,11 @@ def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[s
             return None
         spec = more.spec
         reasons.append(more.reason)
-    return Inferred(spec, ", ".join(reasons)) if reasons else None
+    if not reasons:
+        return None
+    reason = ", ".join(reasons)
+    # The graph without these multiples is in the cache under the model's own key: it holds at other sizes.
+    return Inferred(replace(spec, key=f"{spec.key}, {reason}" if spec.key else ""), reason)
 
 
 def _exact_divisions(graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 
 import calc
 from calc.dimensions import Dim
@@ -322,3 +324,23 @@ def test_weights_that_are_initialized_by_numpy_leave_widths_symbols(tmp_path: Pa
 
     assert {"d", "h", "f", "C"}.isdisjoint(derivation.specialized)
     assert [] == failures(calc.check(derivation, B=2, T=5, S=7, d=24, h=3, f=11))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "label", "fields"),
+    [
+        ("FNetForPreTraining", "next_sentence_label", {"model_type": "fnet"}),
+        ("AlbertForPreTraining", "sentence_order_label", {"model_type": "albert", "embedding_size": 12, "num_attention_heads": 2}),
+    ],
+)
+def test_a_class_for_pre_training_is_fed_the_label_of_its_pair_of_sentences(
+    tmp_path: Path, architecture: str, label: str, fields: dict[str, Any]
+) -> None:
+    """Without it the class has no loss. The forward ends in two classifiers' cross-entropies: of V words and of 2 labels."""
+    config = {"architectures": [architecture], "hidden_size": 24, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 97}
+    spec = spec_of(tmp_path, config | fields | {"max_position_embeddings": 32})
+    derivation = calc.derive(spec, cache=False, optimizer="sgd")
+
+    assert len(spec.inputs(Sizes(**spec.sizes({"B": 3, "T": 5})))) == 2
+    assert label in inspect.signature(getattr(transformers, architecture).forward).parameters
+    assert [] == failures(calc.check(derivation, B=3, T=5))

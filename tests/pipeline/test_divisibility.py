@@ -270,6 +270,25 @@ def test_a_width_that_the_code_needs_even_is_a_multiple_and_no_number(module: ty
     assert [] == failures(calc.check(derivation, B=3, d=28))
 
 
+def test_a_trace_of_even_widths_is_cached_beside_that_of_all_widths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trace of an odd width is in the cache when that of an even one is needed, and is not read in its place; both are read later."""
+    monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
+    s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)), key="padded where odd")
+    lines: list[str] = []
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        assert lines.count("assuming d to be a multiple of 2") <= 2, "the same multiple is inferred once more"
+
+    for width in (15, 20, 15, 20):
+        derivation = calc.derive(s, {"d": width}, optimizer="sgd", progress=progress)
+        assert derivation["parameters"].value == width * (width + 1)
+        assert not derivation.specialized
+
+    assert lines.count("assuming d to be a multiple of 2") == 2
+    assert lines.count("tracing the step with symbolic sizes") == 2
+
+
 def test_other_sizes_than_those_of_an_inferred_branch_are_traced_for_themselves() -> None:
     """An odd width has one number more a row to write, which an even one has not."""
     s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)))

@@ -259,6 +259,10 @@ FEEDS: Mapping[str, Feed] = {
     "returns_to_go": NUMBERS,
     "timesteps": Feed(_length, _numbers_below(_latest_step, "B", "T"), lambda _: {"T": _SMALL}),
 }
+# Labels of pairs of sentences, which a class for pre-training takes beside those of the tokens: one of two for each row.
+SENTENCE_LABELS: Mapping[str, Feed] = dict.fromkeys(
+    ("next_sentence_label", "sentence_order_label"), Feed(_no_dims, _numbers_below(lambda *_: 2, "B"))
+)
 # What a class reads when it reads one thing.
 MAIN_INPUTS = ("input_ids", "pixel_values", "pixel_values_videos", "input_values", "input_features")
 # Arguments that only some configs have a use for, and the field that counts their columns.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.dimensions import Dim
@@ -24,6 +24,7 @@ from calc.models.hf.feeds import (
     ONLY_IF_REQUIRED,
     PICTURES,
     PLACES,
+    SENTENCE_LABELS,
     TARGETS,
     TARGETS_OF_ITS_OWN,
     TOKENS,
@@ -158,6 +159,11 @@ def _tokens_alone(notes: tuple[str, ...] = ()) -> Task:
     return Task({"input_ids": TOKENS}, _own_loss, _logits, {"input_ids": "input_ids"}, {"labels": "input_ids"}, notes=notes)
 
 
+def _pretraining(fields: frozenset[str]) -> Task:
+    task = _tokens_alone()
+    return replace(task, feeds={**task.feeds, **{name: feed for name, feed in SENTENCE_LABELS.items() if name in fields}})
+
+
 def _to_targets(main: str, feed: Feed) -> Task:
     return Task({main: feed, "labels": TARGETS}, _own_loss, _logits, {main: main, "decoder_input_ids": "labels"})
 
@@ -179,7 +185,7 @@ def _places(main: str, feed: Feed) -> Task:
 
 _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
     "language": lambda *_: _tokens_alone(),
-    "pretraining": lambda *_: _tokens_alone(),
+    "pretraining": lambda main, feed, fields: _pretraining(fields),
     "multimodal": lambda *_: _tokens_alone((_NO_PICTURE,)),
     "translation": lambda *_: _to_targets("input_ids", TOKENS),
     "speech": lambda main, feed, _: _to_targets(main, feed),
