@@ -92,6 +92,15 @@ def test_optimizer_state_of_all_ranks_is_the_state_of_one_device(data: int, zero
     assert max(ranks) == ranks[0]
 
 
+def test_stages_two_and_three_of_zero_hold_a_unit_whole() -> None:
+    """2 bytes each of the gradients of what is outside the layers, which is more than a layer; stage 3 also gathers the weights of that and
+    of 2 layers."""
+    kinds = [worked(LLAMA, data=4, zero=zero).fullest.kinds for zero in range(4)]
+
+    assert [0, 0, 2 * OUTSIDE, 2 * OUTSIDE] == [each.get("unreduced", 0) for each in kinds]
+    assert [0, 0, 0, 2 * (OUTSIDE + 2 * OF_A_LAYER)] == [each.get("gathered", 0) for each in kinds]
+
+
 def test_pieces_are_those_of_the_rows_not_of_the_elements() -> None:
     """503 rows in 4 are 126, 126, 126 and 125; 46 rows are 12, 12, 12 and 10; a quarter of the elements would be less for the first."""
     fullest = worked(LLAMA, BARE, data=4, zero=3).fullest

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from calc.hardware.calibration import read
 from reports import cli
+from reports.views import prediction
 from tests.performance.calibrated import GIGA, LAUNCH, OVERHEAD, RATE, VIEW, added, made
 
 SIZES = ("-d", "B=3", "-d", "D=7", "-d", "K=5", "--optimizer", "sgd")
@@ -29,6 +30,16 @@ def _run(*words: str) -> Result:
 
 def _predict(file: Path, *words: str) -> Result:
     return _run("predict", "two-layer", *SIZES, "--calibration", str(file), *words)
+
+
+def test_a_table_says_how_many_kinds_of_operators_follow_and_nothing_where_none_does(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {(row["phase"], row["operator"], row["proxy"]) for row in json.loads(_predict(file, "--json").stdout)["operators"]}
+    monkeypatch.setattr(prediction, "_SHOWN", len(kinds))
+    whole = _predict(file).stdout
+    monkeypatch.setattr(prediction, "_SHOWN", len(kinds) - 1)
+
+    assert "more kind" not in whole
+    assert "\nand 1 more kind: --json shows all, one by one\n" in _predict(file).stdout
 
 
 def test_a_small_step_takes_what_the_program_takes_for_its_operators(file: Path) -> None:
