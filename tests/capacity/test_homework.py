@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc.capacity.homework import Exercise, ExerciseTable, PlannedTraining, homework, largest_batch
+from calc.capacity.homework import Exercise, ExerciseRow, ExerciseTable, PlannedTraining, homework, largest_batch
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
 from calc.symbolic.exact import evaluate_text
@@ -108,6 +108,15 @@ def test_shares_over_sizes_and_lengths(answers: Mapping[str, Exercise]) -> None:
     assert set(sizes.rising) == {"query, key and value", "attention output", "feed-forward"}
     assert set(context.rising) == {"Q Kᵀ", "P V"}
     assert set(sizes.falling) == {"Q Kᵀ", "P V", "head"}
+
+
+def test_a_share_that_stays_neither_rises_nor_falls() -> None:
+    """Of tenths in three columns."""
+    tenths = {"up": (1, 2, 3), "down": (4, 3, 2), "both": (2, 3, 2), "same": (3, 3, 3), "late": (0, 0, 1)}
+    rows = tuple(ExerciseRow(part, None, shares, tuple(Fraction(n, 10) for n in shares)) for part, shares in tenths.items())
+    exercise = Exercise("parts", "", "", tables=(ExerciseTable("", "FLOP", ("1", "2", "3"), rows),))
+
+    assert (("up", "late"), ("down",), ("both",)) == (exercise.rising, exercise.falling, exercise.mixed)
 
 
 def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Exercise], xl: Derivation) -> None:

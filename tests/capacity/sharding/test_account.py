@@ -101,6 +101,13 @@ def test_stages_two_and_three_of_zero_hold_a_unit_whole() -> None:
     assert [0, 0, 0, 2 * (OUTSIDE + 2 * OF_A_LAYER)] == [each.get("gathered", 0) for each in kinds]
 
 
+def test_a_price_that_is_given_replaces_the_published_one() -> None:
+    machine = machine_of(accelerator("h100-sxm"), price=Fraction(7, 2))
+
+    assert (Fraction(7, 2), "as given") == (machine.price, machine.price_source)
+    assert machine.price_source != H100.price_source != ""
+
+
 def test_pieces_are_those_of_the_rows_not_of_the_elements() -> None:
     """503 rows in 4 are 126, 126, 126 and 125; 46 rows are 12, 12, 12 and 10; a quarter of the elements would be less for the first."""
     fullest = worked(LLAMA, BARE, data=4, zero=3).fullest
