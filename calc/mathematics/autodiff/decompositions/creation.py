@@ -112,14 +112,10 @@ def drawn(call: OperatorCall, output: int = 0) -> NodeView:
 
 
 @decomposition(
-    "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "bernoulli", "uniform", "multinomial"
+    *("rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_functional"),
+    *("bernoulli", "uniform", "multinomial", "exponential", "poisson"),
 )
 def random(call: OperatorCall) -> NodeView:
-    return drawn(call)
-
-
-@decomposition("exponential", "poisson", "normal_functional")
-def random_too(call: OperatorCall) -> NodeView:
     return drawn(call)
 
 

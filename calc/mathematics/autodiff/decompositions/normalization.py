@@ -82,7 +82,10 @@ def _along_channels(view: NodeView, like: NodeView) -> NodeView:
     return NodeView(view.node, ((), view.axes[0], *(() for _ in like.axes[2:]))) if len(view.axes) == 1 else view
 
 
-@decomposition("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm", "_native_batch_norm_legit_functional")
+@decomposition(
+    *("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "cudnn_batch_norm", "batch_norm"),
+    *("_batch_norm_with_update", "_batch_norm_no_update"),
+)
 def batch_norm(call: OperatorCall) -> Any:
     """Ioffe and Szegedy 2015: in training over all but the channels, in evaluation by the running statistics, which are constants."""
     view = call.tensor("input")
@@ -100,11 +103,6 @@ def batch_norm(call: OperatorCall) -> Any:
 
 def _flat(view: NodeView) -> NodeView:
     return NodeView(view.node, tuple(axis for axis in view.axes if axis))
-
-
-@decomposition("_batch_norm_with_update", "_batch_norm_no_update")
-def batch_norm_too(call: OperatorCall) -> Any:
-    return batch_norm(call)
 
 
 @decomposition("_weight_norm_interface", "_weight_norm")
