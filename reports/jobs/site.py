@@ -12,7 +12,6 @@ from calc.hardware.accelerators import catalogue
 from calc.models.catalogue import CATALOGUE
 from calc.options import Options
 from calc.pipeline.precomputed import Stored, names, stored, why_not
-from calc.symbolic.assignments import sizes_text
 from reports.jobs.job import write_all
 from reports.page.build import today
 from reports.page.inputs import SITE, Inputs
@@ -21,6 +20,7 @@ from reports.page.peak import COMMON_80_GB
 from reports.page.questions import question_row
 from reports.page.what_if import ScriptedPage, WhatIf, page_of, script_text
 from reports.typeset import numbers
+from reports.typeset.wording import sizes_text
 from reports.writers import html
 
 Progress = Callable[[str], None]
@@ -103,5 +103,5 @@ def _value(form: Stored, name: str) -> str:
 def _questions(date: str) -> ScriptedPage:
     rows = tuple(question_row(question) for question in all_questions())
     data = script_text({"schema": 1, "questions": [row.data for row in rows if row.data is not None]})
-    subtitle = "Each question at example values; change them, and every step follows. The command solves for any other variable too."
+    subtitle = "Change the example values, and every step follows. The command has those of the example, and solves for any variable."
     return ScriptedPage("questions.j2", ("exact.js", "questions.js"), "Questions", subtitle, data, date, (), HOME, rows)

@@ -19,6 +19,7 @@ from reports.typeset.scalars import Latex, Style, Text
 _CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
 OUTSIDE = "an element outside its tensor is 0"
+NOISE = "noise is what a dropout or another operator draws at random, anew in each step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,9 @@ class Writer:
         if node in self._gradients and not self._forward:
             return Written(self._reference(self._gradients[node], letters))
         if node in names.of:
+            op = self._equations[node].op
+            if isinstance(op, ir.Leaf) and op.role == "random":
+                self._note(NOISE)
             return Written(self._name(node, letters))
         if node in names.through and node < self._derived.forward:
             op = self._equations[node].op

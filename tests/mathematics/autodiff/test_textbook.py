@@ -16,7 +16,7 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import RESULT, partial
 from reports.page.gradients import EquationEntry, chain, entries, groups
-from reports.typeset.equations import EquationLine
+from reports.typeset.equations import NOISE, EquationLine
 from tests.mathematics.autodiff.models import MODELS
 
 
@@ -86,6 +86,9 @@ def test_notation_is_explained() -> None:
     (entry,) = (e for e in shown("mlp with GELU").values() if "gelu'(" in e.equation.right)
 
     assert [note.partition(" = ")[0] for note in entry.notes] == ["gelu'(u)"]
+    drawn = [e.notes for e in shown("dropout").values() if "noise[" in e.equation.right]
+    assert drawn
+    assert all(NOISE in notes for notes in drawn)
 
 
 def test_layer_norm() -> None:
