@@ -55,12 +55,14 @@ class Inferred:
 class Refusal:
     """Why a plan does not suffice: ``error`` is reported if no other plan does, ``evidence`` is what tracing inferred for another plan.
 
-    ``of_case``: the step was traced in general, but the special case at the requested sizes fails.
+    ``of_case``: the step was traced in general, but the special case at the requested sizes fails. ``of_certificate``: the step was traced,
+    but its closed forms do not hold elsewhere.
     """
 
     error: NapkinError
     evidence: TripCount | Shallow | Inferred | None = None
     of_case: bool = False
+    of_certificate: bool = False
 
     @property
     def ends_search(self) -> bool:

@@ -88,13 +88,13 @@ class Attempts:
         graph = replace(graph, unknown=plan.spec.unknown)
         analysis = outcome_of(lambda: analysed(graph))
         if isinstance(analysis, Refusal):
-            return self._judged(plan, graph, None, analysis.error)
+            return replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
         certified = graph
         for number, any_of in enumerate(certificate_sizes(graph, plan.sizes, plan.attempt)):
             probed = [] if number else self._certifier.probed_like(plan.spec, graph, any_of[0])
             outcome = self._certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
             if isinstance(outcome, Refusal):
-                return self._judged(plan, certified, analysis, outcome.error)
+                return replace(self._judged(plan, certified, analysis, outcome.error), of_certificate=True)
             certified = outcome
         return certified, analysis
 

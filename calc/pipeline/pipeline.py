@@ -361,7 +361,8 @@ def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed
         return refined(simpler, lambda plan: once.traced(own(plan)), ITERATIONS, run.progress)[0]
 
     ways = [functools.partial(_as_symbols, names=names) for names in specialized_too_soon(plan)]
-    if ways:  # which sizes are symbols is found on traces alone: certificates take as long again, and are needed of the last plan only
+    # Which sizes are symbols shows in traces alone, unless it was a certificate that failed: then only the last plan is certified.
+    if ways and not any(tried.refusal.of_certificate for tried in plan.history if tried.refusal):
         graph = once.traced(own(plan))
         if isinstance(graph, Refusal):
             return graph

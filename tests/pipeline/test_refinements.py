@@ -88,6 +88,23 @@ def test_each_plan_says_what_is_new_in_it(what: FORWARD, dims: dict[str, int], r
     assert [plan.before for plan in plans] == [first, *plans[:-1]]
 
 
+def triangular(y: Tensor, n: Any) -> Tensor:
+    for i in range(n.L):
+        for _ in range(i):
+            y = y.relu()
+    return y
+
+
+def test_a_refusal_says_whether_the_step_was_traced() -> None:
+    """L(L−1)/2 is no line through two numbers of iterations, as a certificate at a third shows; a size that has to be a number shows in the
+    trace."""
+    deeper = history(replace(spec(triangular, L=5), trip_counts=("L",)))
+    specialized = history(replace(spec(spelled, L=4), may_specialize=(("d",), ("L",))))
+
+    assert [True] == [plan.refusal.of_certificate for plan in deeper if plan.refusal]
+    assert [False, False] == [plan.refusal.of_certificate for plan in specialized if plan.refusal]
+
+
 def test_a_size_without_closed_form_is_specialized_where_the_spec_lets_it() -> None:
     """First d, which the spec names first; once L is a number, d is tried as a symbol again."""
     plans = history(replace(spec(spelled, L=4), may_specialize=(("d",), ("L",))))
