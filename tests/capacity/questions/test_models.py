@@ -14,6 +14,7 @@ import calc
 from calc.capacity.questions import ask, models
 from calc.capacity.questions.memory_solver import filled
 from calc.derive.result import Derivation
+from calc.dimensions import Dim
 from calc.errors import BadInputError, DimensionError
 from calc.symbolic.parser import free_names
 from tests.capacity.steps import false_steps
@@ -234,6 +235,18 @@ class Made:
         return self.at("", **sizes), "10*d*B", "from the closed form of memory.peak"
 
 
+class Patterned(Made):
+    """A model of 10·L bytes, with patterns of 3 layers after 2 others."""
+
+    def dimension(self, name: str) -> Any:
+        return Dim(8, multiple_of=3, plus=2)
+
+    def at(self, _: str, L: int = 5) -> int:
+        if L % 3 != 2:
+            raise DimensionError(f"L = {L} is not 2 and a multiple of 3")
+        return 10 * L
+
+
 FITS = [("B", 120, 1, 240), ("B", 1199, 9, 1200), ("B", 1200, 10, 1320), ("d", 599, 48, 600), ("d", 10**6, 120, None)]
 
 
@@ -273,3 +286,12 @@ def test_a_convention_is_none_of_the_answer_where_the_model_is_counted() -> None
     assert "convention" in {given.key for given in ask("training-mfu", parameters="1e9", **rate).inputs}
     with pytest.raises(BadInputError, match=r"^convention does not affect the answer: leave it out$"):
         ask("training-mfu", model="gpt2", T=1024, convention="palm", **rate)
+
+
+def test_a_depth_in_patterns_is_searched_among_its_valid_ones() -> None:
+    """8 and 11 layers beside 10 that would fit; the smallest depth is one pattern."""
+    depth = filled(Patterned(), "L", Fraction(100))
+
+    assert (8, 80, 11, 110) == (depth.size, depth.peak, depth.further, depth.next_peak)
+    with pytest.raises(BadInputError, match=r"^even L = 5 does not fit: the step takes 50 bytes, and there are 49$"):
+        filled(Patterned(), "L", Fraction(49))
