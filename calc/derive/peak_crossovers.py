@@ -20,7 +20,7 @@ from calc.graph.folds import named_quotient
 from calc.graph.guards import follows
 from calc.graph.step import TracedDim
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Name, Negative, Number, Product, Quotient, Sum
 from calc.symbolic.parser import free_names, parse
@@ -241,19 +241,11 @@ class _Along:
         return parse(text).value_in(_Polynomials(self))
 
 
-class _Lines(dict[str, list[Fraction]]):
-    def __init__(self, along: _Along) -> None:
-        self._along = along
-
-    def __missing__(self, name: str) -> list[Fraction]:
-        return self._along.line(name)
-
-
 class _Polynomials(Arithmetic[list[Fraction]]):
     """Evaluates expressions to polynomials in the multiple along a dimension."""
 
     def __init__(self, along: _Along) -> None:
-        self.values, self._along = _Lines(along), along
+        self.values, self._along = ByName(along.line), along
 
     def number(self, node: Number) -> list[Fraction]:
         return [Fraction(node.value)] if isinstance(node.value, int) else self.refused(node)

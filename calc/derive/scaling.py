@@ -17,7 +17,7 @@ from calc.graph.folds import named_quotient
 from calc.graph.guards import follows
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import (
     Expression,
@@ -310,19 +310,11 @@ class _Line:
         return values
 
 
-class _Growths(dict[str, int]):
-    def __init__(self, line: _Line) -> None:
-        self._line = line
-
-    def __missing__(self, name: str) -> int:
-        return self._line.growth(name)
-
-
 class _Growth(Arithmetic[int]):
     """Evaluates an expression to the power with which it grows along a line."""
 
     def __init__(self, line: _Line) -> None:
-        self.values, self._line = _Growths(line), line
+        self.values, self._line = ByName(line.growth), line
 
     def number(self, node: Number) -> int:
         return 0

@@ -33,7 +33,7 @@ from calc.graph.step import (
 )
 from calc.options import made
 from calc.platform.reading import NUMBER, Read, T, Wrong, clipped, each, flag, mapping, maybe, one_of, part, refuse, row, text, whole
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.exact import DOUBLES
 from calc.symbolic.expression import (
     Compare,
@@ -145,15 +145,10 @@ class _Weight:
     double: bool = False
 
 
-class _SizeWeights(dict[str, _Weight]):
-    def __missing__(self, name: str) -> _Weight:
-        return _Weight(1, 63)
-
-
 class _Weigher(Arithmetic[_Weight]):
     """Bounds the work to evaluate the expression ``text``. Only guards (``is_guard``) may contain doubles."""
 
-    values = _SizeWeights()
+    values = ByName(lambda _: _Weight(1, 63))
 
     def __init__(self, text: str, is_guard: bool) -> None:
         self._text, self._is_guard = text, is_guard

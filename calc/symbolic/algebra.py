@@ -19,7 +19,7 @@ from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
 from calc.errors import BadInputError, DimensionError, NapkinError
-from calc.symbolic.evaluation import Arithmetic, PythonOperators
+from calc.symbolic.evaluation import Arithmetic, ByName, PythonOperators
 from calc.symbolic.exact import evaluate_text as evaluate_text
 from calc.symbolic.expression import (
     Compare,
@@ -255,7 +255,7 @@ def _quotients(node: Expression) -> Iterator[Expression]:
 
 def to_sympy(text: str) -> sp.Expr:
     """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
-    return parse(text).value_in(Sympy(_Symbols()))
+    return parse(text).value_in(Sympy(ByName(symbol)))
 
 
 def substituted(quantity: str, text: str, sizes: Mapping[str, Any]) -> sp.Expr:
@@ -279,12 +279,7 @@ def _size(name: str, size: object) -> sp.Expr:
 
 def condition_to_sympy(text: str) -> Any:
     """The SymPy condition of a text such as ``Eq(B, 1)``."""
-    return parse(text).holds_in(Sympy(_Symbols()))
-
-
-class _Symbols(dict[str, sp.Symbol]):
-    def __missing__(self, name: str) -> sp.Symbol:
-        return symbol(name)
+    return parse(text).holds_in(Sympy(ByName(symbol)))
 
 
 class Sympy(PythonOperators):

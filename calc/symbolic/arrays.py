@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from calc.errors import NapkinError
 from calc.symbolic import exact
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.expression import (
     RELATIONS,
     Compare,
@@ -187,16 +187,11 @@ def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: Ex
     return np.asarray(at(*(values[name] for name in names_)))
 
 
-class _Maxima(dict[str, int]):
-    def __missing__(self, name: str) -> int:
-        return 0  # the value itself is refused
-
-
 class _Bound(Arithmetic[int]):
     """An upper bound of the absolute value of every intermediate result, for sizes from 0 to ``maxima``."""
 
     def __init__(self, maxima: Mapping[str, int]) -> None:
-        self.values = _Maxima(maxima)
+        self.values = ByName(lambda _: 0, maxima)  # a name without a size is refused where it is evaluated
 
     def number(self, node: Number) -> int:
         return abs(node.value) if isinstance(node.value, int) else LIMIT

@@ -6,7 +6,7 @@ Integers and fractions are in ``calc.symbolic.exact``, then ``arrays``, ``arithm
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +29,17 @@ from calc.symbolic.expression import (
 from calc.symbolic.writer import as_text
 
 V = TypeVar("V")
+
+
+class ByName(dict[str, V]):
+    """The values of names: those ``given``, and of each other one what ``value`` gives when it is asked for."""
+
+    def __init__(self, value: Callable[[str], V], given: Mapping[str, V] | None = None) -> None:
+        super().__init__(given or {})
+        self._value = value
+
+    def __missing__(self, name: str) -> V:
+        return self._value(name)
 
 
 class Arithmetic(Generic[V]):

@@ -18,7 +18,7 @@ from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyRing
 
 from calc.errors import NapkinError
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.expression import Compare, Expression, FloorQuotient, FunctionCall, Number, Power, Quotient, Remainder, names
 from calc.symbolic.parser import parse
 
@@ -154,15 +154,10 @@ def range_of(expr: Expression) -> Range:
     return expr.value_in(_Ranges())
 
 
-class _AtLeastOne(dict[str, Range]):
-    def __missing__(self, name: str) -> Range:
-        return Range(1, _INFINITE)
-
-
 class _Ranges(Arithmetic[Range]):
     """Ranges; a node without a rule here is unbounded."""
 
-    values = _AtLeastOne()
+    values = ByName(lambda _: Range(1, _INFINITE))
 
     def number(self, node: Number) -> Range:
         return Range(node.value, node.value) if isinstance(node.value, int) else _UNBOUNDED

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from calc.errors import NapkinError
 from calc.symbolic import parser
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.expression import (
     Expression,
     FloorQuotient,
@@ -116,19 +116,11 @@ def value(tree: Expression, leaf: Callable[[str], Any]) -> Any:
     return tree.value_in(_Leaves(leaf))
 
 
-class _Values(dict[str, Any]):
-    def __init__(self, leaf: Callable[[str], Any]) -> None:
-        self._leaf = leaf
-
-    def __missing__(self, name: str) -> Any:
-        return self._leaf(name)
-
-
 class _Leaves(Arithmetic[Any]):
     """Values of whatever type the leaves have."""
 
     def __init__(self, leaf: Callable[[str], Any]) -> None:
-        self.values = _Values(leaf)
+        self.values = ByName(leaf)
 
     def quotient(self, node: Quotient) -> Any:
         top, bottom = node.top.value_in(self), node.bottom.value_in(self)

@@ -13,7 +13,7 @@ from calc.dimensions import Dim, evaluate, ordered_names
 from calc.graph.basis import Basis
 from calc.graph.plan import TracePlan
 from calc.graph.step import Assumption, Guard, Op, Tensor
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.exact import DOUBLES, evaluate_text
 from calc.symbolic.expression import (
     Compare,
@@ -265,15 +265,10 @@ def _sizes_of(op: Op) -> Iterator[str]:
         yield from (size for size in tensor.shape if isinstance(size, str))
 
 
-class _SymbolsFromOne(dict[str, Fraction | float]):
-    def __missing__(self, name: str) -> Fraction:
-        return Fraction(1)
-
-
 class _Least(Arithmetic[Fraction | float]):
     """Computes a lower bound of a size, where every symbol is at least 1; minus infinity where the form of the expression gives none."""
 
-    values = _SymbolsFromOne()
+    values = ByName[Fraction | float](lambda _: Fraction(1))
 
     def number(self, node: Number) -> Fraction | float:
         return Fraction(node.value) if isinstance(node.value, int) else -math.inf

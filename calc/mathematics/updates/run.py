@@ -13,7 +13,7 @@ import sympy as sp
 from calc.errors import BadInputError
 from calc.mathematics.updates.table import UpdateEquation, UpdateRule
 from calc.symbolic.algebra import SympyFunctions
-from calc.symbolic.evaluation import Arithmetic
+from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.expression import (
     Expression,
     FunctionCall,
@@ -141,16 +141,11 @@ class _ElementWork:
     of_arrays: bool
 
 
-class _Variables(dict[str, _ElementWork]):
-    def __missing__(self, name: str) -> _ElementWork:
-        return _ElementWork(0, False)
-
-
 class _Operations(Arithmetic[_ElementWork]):
     """Operations per element of an expression as written, where some variables are arrays."""
 
     def __init__(self, arrays: Set[str]) -> None:
-        self.values = _Variables(dict.fromkeys(arrays, _ElementWork(0, True)))
+        self.values = ByName(lambda _: _ElementWork(0, False), dict.fromkeys(arrays, _ElementWork(0, True)))
 
     def number(self, node: Number) -> _ElementWork:
         return _ElementWork(0, False)
