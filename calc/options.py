@@ -209,9 +209,10 @@ _ALWAYS = ("optimizer", "precision", "attention", "mode")
 def made(**options: Any) -> Options:
     """``Options`` from keyword arguments. Raises BadInputError, with the valid names, for an unknown one."""
     names = [f.name for f in fields(Options)]
-    for name in options:
+    for name, value in options.items():
         if name not in names:
-            raise BadInputError(f"unknown option {_clipped(name)}: {suggestion(name, names)}")
+            size = f"; sizes are a dictionary, {{{_clipped(name)}: {value}}}" if type(value) is int else ""
+            raise BadInputError(f"unknown option {_clipped(name)}: {suggestion(name, names)}{size}")
     return Options(**options)
 
 

@@ -36,7 +36,7 @@ FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul",
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
 _SEVERAL = "several sizes"  # what a question needs of a sheet, as it needs a dimension
 _MOST = 2**30
-_PLAIN = TextWriter("·", "/", "^", " − ")
+_PLAIN = TextWriter("·", "/", "^", "−")
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from calc.derive.active import ParameterUse, parameter_use
-from calc.derive.backward_matmuls import forward_matmuls, gradient_of
+from calc.derive.backward_matmuls import ForwardMatmuls, forward_matmuls, gradient_of, product_of
 from calc.derive.model_parts import ModelParts, model_parts
 from calc.graph.step import RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
@@ -168,21 +168,20 @@ class Accumulator:
         for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
-            gradient = gradient_of(op, forward) if op.phase == "backward" and op.node != RECOMPUTED else ""
-            for alike in self._addends_of(op, trace, gradient):
+            for alike in self._addends_of(op, trace, _computes(op, forward)):
                 part = parts.of_operator(op, alike.quantity, alike.label, forward)
                 label = parts.label(part, alike.label)
                 yield CountedAddend(alike.quantity, op.module_path, op.name, label, alike.factors, alike.amount, part)
 
-    def _addends_of(self, op: Op, trace: StepTrace, gradient: str) -> Sequence[CountedAddend]:
-        """The addends of ``op``, or those of an equal operator at another module path. ``gradient`` names the matmul of the backward."""
+    def _addends_of(self, op: Op, trace: StepTrace, computes: str) -> Sequence[CountedAddend]:
+        """The addends of ``op``, or those of an equal operator at another module path. ``computes`` names a matmul."""
         key = self.key(op)
         cost = self._cost(op, key)
         causal = self._mask(op, cost, trace)
-        alike = key, op.phase, op.mutates, op.node == RECOMPUTED, causal, gradient
+        alike = key, op.phase, op.mutates, op.node == RECOMPUTED, causal, computes
         addends = self._addends.get(alike)
         if addends is None:
-            addends = self._addends[alike] = [*self._flops(op, cost, causal, gradient), *self._traffic(op, cost)]
+            addends = self._addends[alike] = [*self._flops(op, cost, causal, computes), *self._traffic(op, cost)]
         return addends
 
     def cost(self, op: Op) -> Cost:
@@ -225,9 +224,9 @@ class Accumulator:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, causal: Any, gradient: str) -> Iterator[CountedAddend]:
+    def _flops(self, op: Op, cost: Cost, causal: Any, computes: str) -> Iterator[CountedAddend]:
         phase = f"flops.{op.phase}"
-        for term in (replace(t, name=gradient or t.name) for t in cost.matmul):
+        for term in (replace(t, name=computes or t.name) for t in cost.matmul):
             yield _flop_entry(f"{phase}.matmul", op, term)
             if op.phase != "optimizer":
                 yield _flop_entry(f"{phase}.causal", op, _credited(term, causal) if causal is not None else term)
@@ -298,6 +297,13 @@ def _saved_arguments(trace: StepTrace) -> dict[tuple[str, str, int], tuple[str, 
                     key = (op.module_path, op.name, value.storage)
                     arguments[key] = tuple(dict.fromkeys((*arguments.get(key, ()), name)))
     return arguments
+
+
+def _computes(op: Op, forward: ForwardMatmuls) -> str:
+    """What a matmul computes, where its rule cannot tell: the gradient in the backward, the parameter's name in the forward."""
+    if op.phase == "backward" and op.node != RECOMPUTED:
+        return gradient_of(op, forward)
+    return product_of(op, forward)
 
 
 def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:

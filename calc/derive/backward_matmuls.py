@@ -1,9 +1,9 @@
-"""Which gradient a matrix multiplication of the backward computes: dW = xᵀ dy, or dx = dy Wᵀ.
+"""What a matrix multiplication computes: x W in the forward; in the backward the gradient dW = xᵀ dy, or dx = dy Wᵀ.
 
 The product of a forward matmul y = x W has two gradients. A matmul of the backward reads one of the two operands of the forward, at the
 same module path: the one that reads x computes dW, the one that reads W computes dx. A recomputed x has another storage: where a module
 has one matmul with a parameter, the gradient that does not read the parameter is dW. A parameter that is no layer's ``weight`` has its own
-name in place of W.
+name in place of W, in the forward too.
 """
 
 from __future__ import annotations
@@ -58,6 +58,13 @@ def gradient_of(op: Op, forward: ForwardMatmuls) -> str:
     if own and not gradients and len({matmul.right for matmul in matmuls}) == 1 and matmuls[0].is_parameter:
         return f"d{matmuls[0].name} = xᵀ dy"
     return gradients.pop() if len(gradients) == 1 else ""
+
+
+def product_of(op: Op, forward: ForwardMatmuls) -> str:
+    """A matmul of the forward by the parameter's own name, ``x w1``; empty for a layer's ``weight``, and where it has no parameter."""
+    matmuls = forward.get((op.step, op.module_path), ())
+    own = (matmul for matmul in matmuls if matmul.operator == op.index and matmul.is_parameter and matmul.name != "W")
+    return next((f"x {matmul.name}" for matmul in own), "")
 
 
 def _gradients(own: tuple[int, ...], matmuls: Iterable[ForwardMatmul]) -> Iterable[str]:

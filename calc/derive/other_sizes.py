@@ -97,7 +97,7 @@ class Traces:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OtherSizes:
     """Evaluates a derivation at other sizes than its own."""
 

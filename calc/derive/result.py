@@ -203,19 +203,17 @@ class Quantity:
 
     @cached_property
     def expr(self) -> sp.Expr:
-        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name; as in SymPy, a name
-        that the expression does not contain changes nothing, while ``subs`` and ``at`` of the quantity refuse a misspelled one.
+        """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name, and refuses a name
+        that the expression does not have; a ``sympy.Symbol`` that it does not have changes nothing, as everywhere in SymPy.
 
         ``sympy.solve`` finds only integer solutions for such symbols, and few of a maximum: ``calc.ask("largest-batch", model=…,
         memory="80GB")`` solves for the largest size within a budget, also ``largest-sequence``, ``largest-depth``, ``largest-width``.
         """
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
-        if self._evaluator is not None:
-            return self._evaluator.expr()
-        from calc.symbolic.algebra import to_sympy  # a number needs no SymPy
+        from calc.symbolic.algebra import closed_form, to_sympy  # a number needs no SymPy
 
-        return to_sympy(self.text)
+        return closed_form(to_sympy(self.text) if self._evaluator is None else self._evaluator.expr())
 
     @property
     def largest_candidate(self) -> Candidate | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import sympy as sp
@@ -188,6 +188,50 @@ class Max(sp.Max):  # type: ignore[misc]  # SymPy has no types
         if len(arguments) <= 2 or all(sp.sympify(argument).is_Number for argument in arguments):
             return sp.Max(*arguments, **assumptions)
         return super().__new__(cls, *arguments, **{**assumptions, "evaluate": False})
+
+
+class _ClosedForm:
+    """An expression whose ``subs`` refuses a name that it does not have: SymPy would return it unchanged. Only texts are refused, which
+    people write; SymPy substitutes symbols. It equals SymPy's expression, and SymPy makes only its own classes from it."""
+
+    __slots__ = ()
+
+    def subs(self, first: Any, *new: Any, **flags: Any) -> sp.Expr:
+        names = {each.name for each in self.free_symbols}  # type: ignore[attr-defined]  # SymPy's
+        olds = [first] if new else first if isinstance(first, Mapping) else [old for old, _ in first]
+        for old in olds:
+            if isinstance(old, str) and old not in names:
+                raise BadInputError(f"this expression has no {old[:40]!r}: it has {', '.join(sorted(names)) or 'no sizes'}")
+        return closed_form(super().subs(first, *new, **flags))  # type: ignore[misc]  # SymPy's
+
+    @property
+    def func(self) -> Any:
+        return type(self).__mro__[2]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, self.func) and sp.Tuple(*self.args) == sp.Tuple(*other.args)  # type: ignore[attr-defined]  # SymPy's
+
+    def __hash__(self) -> int:
+        return int(sp.Basic.__hash__(self))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.func, self.args  # type: ignore[attr-defined]  # SymPy's
+
+
+@cache
+def _closed_form_class(kind: Any) -> Any:
+    return type(kind.__name__, (_ClosedForm, kind), {"__slots__": ()})
+
+
+def closed_form(expr: sp.Expr) -> sp.Expr:
+    """``expr`` with a ``subs`` that refuses a text which names none of its symbols."""
+    if not expr.args or isinstance(expr, _ClosedForm):
+        return expr
+    kind: Any = type(expr)
+    form = sp.Basic.__new__(_closed_form_class(kind), *expr.args)
+    if isinstance(expr, sp.Add | sp.Mul | sp.Pow):
+        form.is_commutative = True
+    return form
 
 
 def maximum(items: Sequence[sp.Expr]) -> sp.Expr:

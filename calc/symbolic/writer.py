@@ -52,7 +52,7 @@ class TextWriter:
 
     left, right = _PRODUCT, _SIGN  # least precedence of the first factor, and of the others
 
-    def __init__(self, times: str = "*", over: str = "/", to_the: str = "**", minus: str = " - ") -> None:
+    def __init__(self, times: str = "*", over: str = "/", to_the: str = "**", minus: str = "-") -> None:
         self._times, self._over, self._to_the, self._minus = times, over, to_the, minus
 
     def written(self, expr: Expression) -> tuple[str, int]:
@@ -61,7 +61,7 @@ class TextWriter:
             case Name(name):
                 return self.name(name), ATOM
             case Number(value):
-                return repr(value), _SIGN if value < 0 else ATOM
+                return (f"{self._minus}{-value!r}", _SIGN) if value < 0 else (repr(value), ATOM)
             case Sum(terms):
                 return self.sum(terms)
             case Product(factors):
@@ -73,7 +73,7 @@ class TextWriter:
             case Quotient(top, bottom):
                 return f"{self.inside(top, self.left)}{self._over}{self.inside(bottom, self.right)}", _PRODUCT
             case Negative(body):
-                return f"-{self.inside(body, self.right)}", _SIGN
+                return f"{self._minus}{self.inside(body, self.right)}", _SIGN
             case Labelled(body, _):
                 return self.written(body)
             case FloorQuotient() | Remainder() | FunctionCall():
@@ -122,7 +122,7 @@ class TextWriter:
         for term in terms:
             inner = bare(term)
             if isinstance(inner, Negative) and out:
-                out += f"{self._minus}{self.inside(inner.body, max(self.left, _PRODUCT))}"
+                out += f" {self._minus} {self.inside(inner.body, max(self.left, _PRODUCT))}"
             else:
                 out = f"{out} + {self.inside(inner, _PRODUCT)}" if out else self.inside(inner, first)
         return out or "0"

@@ -197,7 +197,7 @@ def initialization(model: str, sizes: Sequence[str], draws: int | None, seed: in
         samples = sample(spec, moments.sizes, draws, seed=seed)
     lines = compare(moments, samples) if draws is not None else []
     compared = [asdict(line, dict_factory=_document) for line in lines]
-    body = {"schema": 2, **asdict(moments, dict_factory=_document), "draws": draws, "seed": seed, "compared": compared}
+    body = {"schema": 3, **asdict(moments, dict_factory=_document), "draws": draws, "seed": seed, "compared": compared}
     print_result(as_json, lambda: body, lambda out: view.show(moments, lines, out))
     return int(any(line.verdict == FAILED for line in lines))
 

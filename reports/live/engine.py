@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import stat
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
@@ -114,12 +115,14 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Runs the statements of a document. ``folder``: that of the document; ``files``: those that the user named."""
+    """Runs the statements of a document. ``folder``: that of the document; ``files``: those that the user named; ``seconds``: what each
+    derivation took so far."""
 
     folder: Path
     files: tuple[Path, ...] = ()
     cache: bool = True
     progress: Progress = lambda _: None
+    seconds: list[float] = field(default_factory=list, compare=False)
 
     def run(self, statements: Sequence[Statement]) -> Scope:
         """The names after all statements, in order. A statement that fails is listed in ``failed``; the others still run. Raises
@@ -175,7 +178,13 @@ class Engine:
         from reports.jobs import job
 
         work.spend(_TRACED)
-        return ModelValues(model, job.derive(replace(request, model=self._word(model)), self.progress))
+        word = self._word(model)
+        longest = f"the longest before it took {max(self.seconds):.0f} s" if self.seconds else "seconds, or minutes for a large model"
+        self.progress(f"{model} is traced ({longest})")
+        begin = time.perf_counter()
+        traced = job.derive(replace(request, model=word), self.progress)
+        self.seconds.append(time.perf_counter() - begin)
+        return ModelValues(model, traced)
 
     def _word(self, model: str) -> str:
         """The model argument with the path that the user named. Raises ``BadInputError`` for a file that the user did not name."""

@@ -12,7 +12,7 @@ from calc.derive.result import Derivation
 from calc.options import Options
 from calc.symbolic import tree
 from calc.units import Unit
-from reports.page.conventions import options_in_words
+from reports.page.conventions import STEPS, options_in_words
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula
@@ -89,7 +89,7 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
     views = (_view(str(i), *each, solved) for i, each in enumerate(zip(exercises, commands, strict=True), 1))
     return HomeworkPage(
         model=derivation.model,
-        step="answers to the exercise sheet" if solved else "an exercise sheet",
+        step=f"{STEPS[derivation.options['mode']]} in {'solved exercises' if solved else 'exercises'}",
         subtitle=f"{several(len(exercises), 'question')} on resources, each with its answer" if solved else "Questions on resources",
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted,

@@ -11,7 +11,7 @@ from calc.symbolic.expression import Expression, Number
 from calc.symbolic.parser import parse
 from calc.symbolic.worked import WorkedStep
 from calc.symbolic.writer import TextWriter
-from reports.typeset.numbers import singular
+from reports.typeset.numbers import MINUS, singular
 from reports.writers.terminal import Terminal
 
 _DIGITS = 5
@@ -71,7 +71,7 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
 def _rule_of_thumb(by_rule: RuleOfThumbAnswer, answer: Answer) -> str:
     equations = (rule.partition(" = ") for rule in by_rule.rule.split("; "))
     rule = "; ".join(f"{symbol} = {pretty(expr)}" if expr else symbol for symbol, _, expr in equations)
-    error = f"{100 * float(by_rule.off(answer.value)):+.2f} %".replace("-", "−")
+    error = f"{100 * float(by_rule.off(answer.value)):+.2f} %".replace("-", MINUS)
     return f"by the rule of thumb {rule}: {quantity(by_rule.value, answer.unit)}, off by {error}"
 
 
@@ -130,6 +130,8 @@ def _prefixed(value: Fraction, unit: str) -> str:
 
 def short(value: Fraction) -> str:
     """Five significant digits; powers of a thousand from a million on, whole numbers below in full."""
+    if value < 0:
+        return f"{MINUS}{short(-value)}"
     if value.denominator == 1 and abs(value) < 10**6:
         return f"{int(value):,}"
     if Fraction(1, 1000) <= abs(value) < 10**6:
@@ -148,7 +150,7 @@ class _FormulaWriter(TextWriter):
     """With raised powers, and numbers in the place of names that have a value."""
 
     def __init__(self, times: str, over: str, values: Mapping[str, Fraction]) -> None:
-        super().__init__(times, over, "^")
+        super().__init__(times, over, "^", MINUS)
         self._values = values
 
     def name(self, name: str) -> str:

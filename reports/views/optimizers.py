@@ -65,7 +65,7 @@ class _EquationWriter(TextWriter):
         return super().written(expr)
 
 
-_WRITER, _OF_CASES = (_EquationWriter("·", over, "^", " − ") for over in ("/", " / "))
+_WRITER, _OF_CASES = (_EquationWriter("·", over, "^", "−") for over in ("/", " / "))
 
 
 def shown(text: str) -> str:

@@ -91,7 +91,7 @@ def _show_memory(account: Account, out: Terminal) -> None:
 def _unsure(account: Account) -> str:
     if account.fit != UNSURE:
         return ""
-    return f": the sum is a bound from above, of which {_bytes(account.fullest.at_once)} are there at once for certain"
+    return f": the sum is an upper bound, of which at least {_bytes(account.fullest.at_once)} are live at once"
 
 
 def _of(stage: Stage, account: Account) -> str:
@@ -115,7 +115,8 @@ def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
 
 
 def _step_line(line: WorkedStep) -> Line:
-    return f"  {line.symbol} = {pretty(line.expr)} = {_value(line)}", dim(f"  {line.meaning}: {line.because}")
+    formula, value = pretty(line.expr), _value(line)
+    return f"  {line.symbol} = {formula if formula == value else f'{formula} = {value}'}", dim(f"  {line.meaning}: {line.because}")
 
 
 _SIGNS = {">=": "≥", "<=": "≤", "==": "="}

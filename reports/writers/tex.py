@@ -172,8 +172,8 @@ def _rows(formula: TypesetFormula) -> Iterator[str]:
 
 
 def _columns(columns: Sequence[tuple[str, str]]) -> Markup:
-    """Column widths as shares of the line: mathematics and words get more room than numbers."""
-    weights = [{"math": 1.6, "number": 0.9}.get(kind, 1.2) for _, kind in columns]
+    """Column widths as shares of the line: mathematics and words get more room than numbers, symbols the least."""
+    weights = [{"math": 1.6, "number": 0.9, "symbol": 0.5}.get(kind, 1.2) for _, kind in columns]
     room = 0.98 - 0.022 * len(columns)
     widths = [f"{room * weight / sum(weights):.3f}" for weight in weights]
     align = [r"\raggedleft" if kind == "number" else r"\raggedright" for _, kind in columns]

@@ -80,11 +80,12 @@ def test_a_matmul_is_written_as_its_shapes_are_multiplied(answers: Mapping[str, 
 
 
 def test_two_matmuls_of_one_module_are_written_apart() -> None:
-    """x W₁ and then W₂ of one module, 2·B·D² and 2·B·D·K: each with its own shapes."""
+    """x W₁ and then W₂ of one module, 2·B·D² and 2·B·D·K: each with its own shapes, by the name of its parameter."""
     (exercise,) = homework(calc.derive(calc.load("two-layer")), quantities=("flops.forward.matmul",))[:1]
     rows = exercise.tables[0].rows
 
     assert [(row.expr, row.once and as_text(row.once)) for row in rows] == [("2*B*D**2", "2*B*D*D"), ("2*B*D*K", "2*B*D*K")]
+    assert [row.part for row in rows] == ["(model): x w1", "(model): x w2"]
 
 
 def test_the_steps_of_an_answer_are_those_at_its_sizes(answers: Mapping[str, Exercise]) -> None:

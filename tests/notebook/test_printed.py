@@ -45,6 +45,25 @@ def test_every_result_prints_a_screen(result: Derivation) -> None:
         assert all(len(line) <= 120 for line in lines)
 
 
+def test_an_answer_prints_the_value_of_a_long_formula() -> None:
+    """The formula of a peak is longer than the line; its value and unit are not cut off."""
+    _, *lines = repr(calc.ask("largest-batch", model="gpt2", memory="80GB")).splitlines()
+
+    assert len(lines) == 2
+    assert all("= 7.88976e+10 bytes" in line for line in lines)
+
+
+def test_what_evaluates_other_sizes_prints_no_model(result: Derivation) -> None:
+    """It holds every trace: half a million characters for GPT-2."""
+    assert len(repr(result.other_sizes)) < 100
+
+
+def test_a_size_among_options_is_told_where_it_goes() -> None:
+    """``derive`` takes sizes as a dictionary, ``at`` and ``check`` by name."""
+    with pytest.raises(BadInputError, match=r"^unknown option 'B': .*; sizes are a dictionary, \{'B': 8\}$"):
+        calc.derive(calc.load("mlp"), B=8)
+
+
 def test_gradients_print_a_line_for_each_parameter() -> None:
     """With its shape, below the FLOPs of the matmuls: 2 B D (D + K) of the forward; dW₁, dW₂ and dH of the gradients."""
     assert repr(calc.gradients(calc.load("two-layer"))).splitlines() == [
@@ -98,6 +117,32 @@ def test_sizes_are_set_in_the_expression_by_name_or_symbol(result: Derivation) -
 
     assert expr.subs("d", 8) == expr.subs(d, 8) == expr.subs({d: 8}) == expr.subs([("d", 8)]) == expected != expr
     assert expr.subs({"d": 3, "f": 5, "K": 7}) == 62
+
+
+def test_a_misspelled_name_is_refused_in_the_expression(result: Derivation) -> None:
+    """Of a sum and of a maximum, also after a size is set; a symbol that is absent changes nothing, as everywhere in SymPy."""
+    for name, symbols in (("parameters", "K, d, f"), ("memory.peak", "B, K, d, f")):
+        expr = result[name].expr
+        for arguments in (("Z", 8), ({"Z": 8},), ([("d", 2), ("Z", 8)],)):
+            with pytest.raises(BadInputError, match=rf"^this expression has no 'Z': it has {symbols}$"):
+                expr.subs(*arguments)
+        with pytest.raises(BadInputError, match=r"^this expression has no 'd': it has "):
+            expr.subs("d", 2).subs("d", 2)
+        assert expr.subs(sympy.Symbol("Z"), 8) == expr
+
+
+@pytest.mark.parametrize("name", ["parameters", "memory.peak", "flops.step.total"])
+def test_an_expression_is_one_of_sympy(result: Derivation, name: str) -> None:
+    """Equal to the same expression of SymPy's classes, with its hash; what SymPy makes from it is SymPy's."""
+    expr = result[name].expr
+    plain = expr.func(*expr.args)
+    d = next(symbol for symbol in expr.free_symbols if symbol.name == "d")
+
+    assert type(plain) is not type(expr)
+    assert expr == plain == pickle.loads(pickle.dumps(expr)) == sympy.sympify(expr)
+    assert {plain: 1}[expr] == {expr: 1}[plain] == 1
+    assert (expr - plain, 2 * expr, expr.diff(d), expr.expand()) == (0, 2 * plain, plain.diff(d), plain.expand())
+    assert (str(expr), sympy.latex(expr), sympy.srepr(expr)) == (str(plain), sympy.latex(plain), sympy.srepr(plain))
 
 
 def test_a_maximum_is_not_compared_pair_by_pair() -> None:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from calc.platform.reading import clipped
 from calc.platform.tables import text_table
 from calc.symbolic.worked import WorkedCalculation, WorkedStep
 from calc.units import number
+
+_LONGEST = 48  # characters of a formula in the table that Python prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,9 @@ class Answer:
     source: str
 
     def __repr__(self) -> str:
-        """The answer, then its steps, a line each."""
-        rows = [(s.symbol, f"= {s.expr}", f"= {float(s.value):,.6g} {s.unit}", s.because) for s in (*self.calculation.steps, *self.beside)]
+        """The answer, then its steps, a line each; a long formula is clipped, so that its value is on the line."""
+        steps = (*self.calculation.steps, *self.beside)
+        rows = [(s.symbol, clipped(f"= {s.expr}", _LONGEST), f"= {float(s.value):,.6g} {s.unit}", s.because) for s in steps]
         return text_table(f"{self.question}: {self.key} = {float(self.value):,.6g} {self.unit} ({self.meaning})", rows)
 
     def __getitem__(self, name: str) -> Fraction:

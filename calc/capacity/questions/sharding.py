@@ -54,7 +54,7 @@ _TIME = Equation("s", "X/l", "amount over rate; overlap with compute is not subt
 
 # -- state under ZeRO ------------------------------------------------------------------------------------------------------------------
 
-_AROUND = f"(n - 1)/n of each reduce-scatter and all-gather leaves a rank {_RING}"
+_AROUND = f"(n − 1)/n of each reduce-scatter and all-gather leaves a rank {_RING}"
 STAGE = QuestionChoice(
     "zero",
     "stage of ZeRO",
@@ -159,7 +159,7 @@ def _several(symbol: str, kind: str) -> Requirement:
     return Requirement(f"{symbol} >= 2", f"one {kind} exchanges nothing: give two or more", refuse=True)
 
 
-_OF_TENSOR = f"(t - 1)/t of each all-reduce leaves a rank {_RING}"
+_OF_TENSOR = f"(t − 1)/t of each all-reduce leaves a rank {_RING}"
 TENSOR_TRAFFIC = Question(
     "tensor-traffic",
     "bytes that each device sends in a step for tensor parallelism",
@@ -243,7 +243,7 @@ CONTEXT_TRAFFIC = Question(
                     ),
                 ),
                 "gather": (
-                    Equation("X", "3*L*K*(c - 1)", "gathered forward and backward, gradients scattered: c - 1 blocks each time"),
+                    Equation("X", "3*L*K*(c - 1)", "gathered forward and backward, gradients scattered: c − 1 blocks each time"),
                 ),
             },
             "ring attention",

@@ -192,7 +192,7 @@ def step_lines(choice: LayoutChoice, stages: int, machine: Machine) -> list[Work
             bubble,
             "1",
             "bubble, as a share of the time without it",
-            "p - 1 micro-batches until the last stage has work, and as many at the end",
+            "p − 1 micro-batches until the last stage has work, and as many at the end",
         ),
         WorkedStep("tw", "tm*(1 + beta)", "s", "compute and exposed traffic", "with the bubble"),
         WorkedStep("dt", data, "s", "data traffic", "of the stage with the most"),

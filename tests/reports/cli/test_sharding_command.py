@@ -89,11 +89,11 @@ def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFix
 
 
 def test_a_device_that_may_be_too_small_is_not_said_to_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    """The account's bytes are a bound from above, so many of which are there for certain: one byte less than all is not enough to know."""
+    """The account's bytes are an upper bound, at least so many of which are live at once: one byte less than all is not enough to know."""
     actual = shard(None, dict(word.split("=") for word in DECODER), lambda _: None)
     _, out, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm", f"memory={actual.memory - 1}B")
 
-    assert "may not fit: the sum is a bound from above, of which " in " ".join(out.split())
+    assert "may not fit: the sum is an upper bound, of which at least " in " ".join(out.split())
 
 
 def test_whether_it_fits_is_in_the_json_too(capsys: pytest.CaptureFixture[str]) -> None:

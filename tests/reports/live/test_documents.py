@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from calc.errors import BadInputError
+from reports.live.document import read
 from reports.live.engine import Engine
 from tests.reports.live.documents import DOCUMENT, run
 
@@ -196,3 +198,14 @@ def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
 def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"^'x' is not defined above \(defined: nothing\)$"):
         Engine(tmp_path).run([]).lookup("x")
+
+
+def test_a_document_says_how_long_a_model_takes_that_is_traced(tmp_path: Path) -> None:
+    """The first in general, the second by the longest before it."""
+    said: list[str] = []
+    traced = "\n".join(f"model linear mode=eval B={size} as m{size}" for size in (2, 3))
+    Engine(tmp_path, progress=said.append).run(read(f"```napkin\n{traced}\n```\n").statements)
+    first, second = (line for line in said if " is traced (" in line)
+
+    assert first == "linear is traced (seconds, or minutes for a large model)"
+    assert re.fullmatch(r"linear is traced \(the longest before it took \d+ s\)", second)
