@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calc.dimensions import Dim
-from calc.errors import NapkinError, RoundedShareError, SizesError, line_in
+from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, line_in
 from calc.graph.basis import basis_of
 from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
@@ -107,10 +107,11 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
                 yield replace(spec, dims={**spec.dims, name: replace(dim, multiple_of=part)})
 
 
-def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Inferred | None:
+def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError | SpecializationError) -> Inferred | None:
     """``spec`` with a size declared a multiple of what the line that failed divides it by; None if there is no such size."""
     error = str(failure)
-    return next(_multiples(spec, sizes, error, _divided(spec, _without_advice(error))), None)
+    pairs = _rounded(spec, failure.divided or ()) if isinstance(failure, SpecializationError) else _divided(spec, _without_advice(error))
+    return next(_multiples(spec, sizes, error, pairs), None)
 
 
 def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[str, int]) -> Inferred | None:
@@ -181,14 +182,19 @@ def _multiples(
 def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     """Pairs of a dimension and its possible divisor."""
     if isinstance(failure, RoundedShareError):
-        divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
-        return [(name, part) for name, part in divided if name and part]
+        return _rounded(spec, failure.pairs)
     error = _without_advice(str(failure))
     named = _named(spec, error)
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
     wholes = sorted((*named, *spec.dims), key=_NEVER_DIVIDES.__contains__)
     return dict.fromkeys((*_divided(spec, error), *((name, part) for name in wholes for part in parts)))
+
+
+def _rounded(spec: Spec, pairs: Sequence[tuple[str, str | int]]) -> list[tuple[str, int | str]]:
+    """The dimensions of symbols that are divided and rounded, with their divisors."""
+    divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in pairs]
+    return [(name, part) for name, part in divided if name and part]
 
 
 def _divided(spec: Spec, text: str) -> list[tuple[str, int | str]]:

@@ -59,8 +59,10 @@ def products_in_order(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def divided_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Declare a size a multiple of what the line that failed divides it by, before sizes are specialized."""
     error, given = refusal.error, plan.given or plan.spec
-    if refusal.of_case or plan.search is not None or not given.may_specialize or not isinstance(error, SizesError):
+    if refusal.of_case or plan.search is not None or not given.may_specialize or not isinstance(error, SizesError | SpecializationError):
         return None
+    if isinstance(error, SpecializationError) and error.dimension not in plan.spec.may_unroll:
+        return None  # an exact quotient that is read as a number would be no trip count
     more = divisibility.divided(plan.spec, _requested(plan, plan.spec), error)
     return plan.of(more.spec, more.reason) if more else None
 

@@ -125,7 +125,7 @@ class Tracer:
         """A dimension that is read as a number is a trip count, unless the plan may specialize it, or it cannot be one."""
         spec, name = self.spec, self.basis.dimension(specialization.dimension)
         if any(name in names for names in spec.may_specialize) and not (specialization.counts and name in spec.may_unroll):
-            return Refusal(SpecializationError(name, specialization.where, str(specialization)))
+            return Refusal(SpecializationError(name, specialization.where, str(specialization), divided=specialization.divided))
         if specialization.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
             message = no_closed_form(spec, specialization, self.basis)
             return Refusal(

@@ -260,6 +260,42 @@ class PaddedWhereOdd(InPairs):
         return y
 
 
+class PaddedToChunks(InPairs):
+    """Attention within chunks of 4 positions, the last of which is padded, as in state-space models."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.pad(self.mix(x), (0, 0, 0, (4 - x.shape[1] % 4) % 4))
+        chunks = y.reshape(y.shape[0], -1, 4, y.shape[2])
+        return (chunks @ chunks.transpose(-1, -2)).sum(2).flatten(1)[:, : x.shape[1]]
+
+
+class ChunkByChunk(InPairs):
+    """The same, one chunk after another: their number is read as a number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        state = torch.zeros(y.shape[0], y.shape[2], y.shape[2])
+        for i in range((y.shape[1] + 3) // 4):
+            chunk = y[:, 4 * i : 4 * i + 4]
+            state = state + chunk.transpose(-1, -2) @ chunk
+        return state
+
+
+@pytest.mark.parametrize("module", [PaddedToChunks, ChunkByChunk])
+def test_a_length_that_is_cut_into_chunks_is_a_multiple_of_them_and_no_number(module: type[InPairs]) -> None:
+    """20 positions are 5 chunks. 22 are padded to 24 or have a shorter last chunk, so they are traced for themselves."""
+    inputs = lambda n: (torch.randn(n.B, n.T, n.d),)  # noqa: E731  # of one line
+    s = Spec(
+        "chunks", {"B": 2, "T": 20, "d": 7}, module, inputs, lambda m, x: m(x).sum(), may_unroll=("T",), may_specialize=(("d",), ("T",))
+    )
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "Eq(Mod(T, 4), 0)" in {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, T=28, d=11))
+    assert [] == failures(calc.check(calc.derive(s, {"T": 22}, cache=False, optimizer="sgd")))
+
+
 @pytest.mark.parametrize(("module", "multiple"), [(InPairs, 2), (Checked, 2), (RoutedRows, 4), (PaddedWhereOdd, 2)])
 def test_a_width_that_the_code_needs_even_is_a_multiple_and_no_number(module: type[InPairs], multiple: int) -> None:
     s = replace(_spec(module, B=2, d=20), may_specialize=(("d",), ("B",)))
