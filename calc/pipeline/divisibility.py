@@ -93,8 +93,7 @@ def _inferred(given: Spec, spec: Spec) -> dict[str, Dim]:
 
 
 def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
-    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors.
-    """
+    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors."""
     dim, before = spec.dimensions[name], given.dimensions.get(name)
     others = {n: d for n, d in _inferred(given, spec).items() if n != name}
     if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
@@ -155,9 +154,10 @@ _SAMPLES = 20
 
 
 def _is_decided(spec: Spec, graph: Graph, guard: Guard) -> bool:
-    """Whether a guard has the other outcome at all sizes that ``spec`` allows, tested at random ones."""
+    """Whether a guard has the other outcome at all sizes from 2 on that ``spec`` allows (one chunk is a case of its own), tested at random
+    ones."""
     basis, generator = basis_of(spec.dimensions), random.Random(0)
-    points = [{name: generator.randint(1, 10 ** generator.randint(1, 4)) for name in basis.symbols} for _ in range(_SAMPLES)]
+    points = [{name: generator.randint(2, 10 ** generator.randint(1, 4)) for name in basis.symbols} for _ in range(_SAMPLES)]
     return not any(guard.holds_at(graph.as_basis().values(basis.sizes(at))) for at in points)
 
 
@@ -166,9 +166,7 @@ def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> It
     return _multiples(spec, sizes, str(failure), _pairs(spec, failure))
 
 
-def _multiples(
-    spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterable[tuple[str, int | str]]
-) -> Iterator[Inferred]:
+def _multiples(spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterable[tuple[str, int | str]]) -> Iterator[Inferred]:
     """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it."""
     for name, part in pairs:
         dim = spec.dimensions[name]
@@ -200,12 +198,23 @@ def _rounded(spec: Spec, pairs: Sequence[tuple[str, str | int]]) -> list[tuple[s
 def _divided(spec: Spec, text: str) -> list[tuple[str, int | str]]:
     """Sizes that are divided and rounded in ``text``, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
     named, text = _named(spec, text), _in_dimensions(spec, text)
-    rounded_up = [(_dimension(spec, whole), part) for whole, more, part in _CEILING.findall(text) if int(more) == int(part) - 1 > 0]
+    rounded_up = [_whole(spec, whole, part) for whole, more, part in _CEILING.findall(text) if int(more) == int(part) - 1 > 0]
     quotients: list[tuple[str, str]] = []
     for whole, part in _DIVISION.findall(text):
-        quotients += [(name, part) for name in named] if whole == part else [(_dimension(spec, whole), part)]
+        quotients += [(name, part) for name in named] if whole == part else [_whole(spec, whole, part)]
     pairs = [(name, part) for name, part in (*quotients, *rounded_up) if name and (part.isdigit() or part in spec.dims)]
     return [(name, int(part) if part.isdigit() else part) for name, part in pairs]
+
+
+def _whole(spec: Spec, symbol: str, part: str) -> tuple[str, str]:
+    """The dimension that ``symbol`` is a quotient of, with what it must be a multiple of for ``part`` to divide the symbol: of ``k_per_2``,
+    where ``k = d/h``, it is ``d``, and each head's share of it a multiple of twice ``part``."""
+    name = _dimension(spec, symbol)
+    dim, by = spec.dimensions.get(name), symbol.rpartition("_per_")[2]
+    if dim is not None and dim.tied:
+        dividend, _, divisor = str(dim.default).replace(" ", "").partition("/")
+        name = dividend if dividend in spec.dims and spec.dimensions[dividend].multiple_of == divisor else name
+    return name, str(int(part) * int(by)) if part.isdigit() and by.isdigit() else part
 
 
 def _in_dimensions(spec: Spec, text: str) -> str:

@@ -250,6 +250,15 @@ class RoutedRows(InPairs):
         return y
 
 
+class SinesOfHalves(InPairs):
+    """Half of the width for each of two axes, in pairs of a sine and a cosine, as positions in an image are written."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        half = self.mix(x)[:, : x.shape[1] // 2]
+        axis = torch.stack([half[:, 0::2].sin(), half[:, 1::2].cos()], -1).flatten(1)
+        return x * torch.cat([axis, axis], 1)
+
+
 class PaddedWhereOdd(InPairs):
     """Runs at every width, but otherwise at odd ones."""
 
@@ -296,7 +305,7 @@ def test_a_length_that_is_cut_into_chunks_is_a_multiple_of_them_and_no_number(mo
     assert [] == failures(calc.check(calc.derive(s, {"T": 22}, cache=False, optimizer="sgd")))
 
 
-@pytest.mark.parametrize(("module", "multiple"), [(InPairs, 2), (Checked, 2), (RoutedRows, 4), (PaddedWhereOdd, 2)])
+@pytest.mark.parametrize(("module", "multiple"), [(InPairs, 2), (Checked, 2), (RoutedRows, 4), (SinesOfHalves, 4), (PaddedWhereOdd, 2)])
 def test_a_width_that_the_code_needs_even_is_a_multiple_and_no_number(module: type[InPairs], multiple: int) -> None:
     s = replace(_spec(module, B=2, d=20), may_specialize=(("d",), ("B",)))
     derivation = calc.derive(s, cache=False, optimizer="sgd")

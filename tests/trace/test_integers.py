@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import math
 import numbers
 import operator
@@ -64,6 +65,7 @@ WIDTHS: dict[str, Callable[[Any], Any]] = {
     "an int": lambda d: 2 * d if isinstance(d, int) else d[0],
     "an int or a list": lambda d: 2 * d if isinstance(d, (int, list)) else None,
     "an int or a float": lambda d: 2 * d if isinstance(d, int | float) else None,
+    "in JSON": lambda d: 2 * d if [json.dumps({"width": d}, indent=1), json.dumps([d, 1, True])] else None,
     "of type int": lambda d: 2 * d if type(d) is int else None,
     "of type int, as a number is": lambda d: 2 * d if type(len("d")) is type(d) is int else None,
     "of a type in a tuple": lambda d: 2 * d if type(d) in (int, float) else None,
@@ -146,6 +148,7 @@ def _looked_up(table: dict[Any, Any], d: Any) -> Any:
 BY_NUMBER: dict[str, Callable[[Any], Any]] = {
     "digits": lambda d: len(str(d)) + 2,
     "a text that is compared": lambda d: 5 if f"{d}" == "64" else d,
+    "JSON that is compared": lambda d: 5 if json.dumps(d) == "64" else d,
     "a text that is a number": lambda d: int(f"{d}") + 1,
     "rounded to tens": lambda d: round(d, -1) + 10,
     "rounded to tenths": lambda d: int(round(d / 3, 1) * 10),

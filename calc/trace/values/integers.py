@@ -15,6 +15,7 @@ import builtins
 import contextlib
 import functools
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
@@ -60,7 +61,34 @@ def like_integers() -> Iterator[None]:
             # A deep copy of the class's own has an environment of its own, in which its guards would be lost.
             stack.enter_context(_with(kind, {"__copy__": _itself, "__deepcopy__": _itself}))
             stack.enter_context(_instances_of(kind, python_type))
+        stack.enter_context(replaced(json.encoder, _make_iterencode=_encoding_sizes, c_make_encoder=None))
+        stack.enter_context(replaced(json.JSONEncoder, encode=functools.partialmethod(_encode, json.JSONEncoder.encode)))
         yield
+
+
+_iterencode = json.encoder._make_iterencode  # type: ignore[attr-defined]  # private
+_encoded: list[torch.SymInt] = []
+
+
+def _encoding_sizes(*args: Any, **kwargs: Any) -> Any:
+    """The encoder of JSON, which writes a size as its expression. Python's own calls a method of ``int`` on it."""
+
+    def written(number: Any) -> str:
+        if not isinstance(number, torch.SymInt):
+            return int.__repr__(number)
+        _encoded.append(number)
+        return str(number)
+
+    return _iterencode(*args, **kwargs, _intstr=written)
+
+
+def _encode(encoder: json.JSONEncoder, original: Callable[..., str], value: Any) -> str:
+    """The JSON of a value. As of a size alone, comparing the text of sizes reads their numbers."""
+    before = len(_encoded)
+    text = original(encoder, value)
+    sizes = [size for size in _encoded[before:] if isinstance(size.node.shape_env, SizeEnv)]
+    del _encoded[before:]
+    return _Text(text, lambda: [size.node.shape_env.note_number_read(size.node.expr) for size in sizes]) if sizes else text
 
 
 @contextlib.contextmanager
@@ -130,12 +158,12 @@ def _hash(size: torch.SymInt) -> int:
 class _Text(str):
     """A size as text: its expression. Using it in a name or a message reads no number; measuring or comparing it does."""
 
-    def __new__(cls, text: str, read: Callable[[], None]) -> _Text:
+    def __new__(cls, text: str, read: Callable[[], Any]) -> _Text:
         made = super().__new__(cls, text)
         made._read = read
         return made
 
-    _read: Callable[[], None]
+    _read: Callable[[], Any]
 
     def __len__(self) -> int:
         self._read()
