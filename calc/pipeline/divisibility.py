@@ -93,7 +93,8 @@ def _inferred(given: Spec, spec: Spec) -> dict[str, Dim]:
 
 
 def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
-    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors."""
+    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors.
+    """
     dim, before = spec.dimensions[name], given.dimensions.get(name)
     others = {n: d for n, d in _inferred(given, spec).items() if n != name}
     if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
@@ -109,13 +110,14 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
 def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError | SpecializationError) -> Inferred | None:
     """``spec`` with a size declared a multiple of what the line that failed divides it by; None if there is no such size."""
     error = str(failure)
-    pairs = _rounded(spec, failure.divided or ()) if isinstance(failure, SpecializationError) else _divided(spec, _without_advice(error))
-    return next(_multiples(spec, sizes, error, pairs), None)
+    if isinstance(failure, SpecializationError):
+        return next(_multiples(spec, sizes, error, _rounded(spec, failure.divided or ())), None)
+    return next(_multiples(spec, sizes, error, _divided(spec, _without_advice(error))), None)
 
 
 def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[str, int]) -> Inferred | None:
-    """``spec`` with the multiples at which each of ``guards`` of ``graph`` has the other outcome, as at ``sizes``: a width is even where
-    the step asks whether it is odd. None unless multiples decide all of them."""
+    """``spec`` with the multiples at which ``guards`` of ``graph`` have the other outcome, as at ``sizes``: a width is even where the
+    step asks whether it is odd. None if multiples decide none of them."""
     reasons: list[str] = []
     for guard in guards:
         if _is_decided(spec, graph, guard):
@@ -123,7 +125,7 @@ def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[s
         reason = f"{guard.expr} is {guard.outcome} at {guard.where}, and the step runs other operators"
         more = next(_multiples(spec, sizes, reason, _divided(spec, _exact_divisions(graph, guard, sizes))), None)
         if more is None or not _has_own_sizes(more.spec) or not _is_decided(more.spec, graph, guard):
-            return None
+            continue  # an equality that also depends on how many chunks there are, for example
         spec = more.spec
         reasons.append(more.reason)
     if not reasons:
@@ -154,7 +156,7 @@ _SAMPLES = 20
 
 
 def _is_decided(spec: Spec, graph: Graph, guard: Guard) -> bool:
-    """Whether a guard has the other outcome at all sizes from 2 on that ``spec`` allows (one chunk is a case of its own), tested at random
+    """Whether a guard has the other outcome at all sizes from 2 on that ``spec`` allows (one chunk is a special case), tested at random
     ones."""
     basis, generator = basis_of(spec.dimensions), random.Random(0)
     points = [{name: generator.randint(2, 10 ** generator.randint(1, 4)) for name in basis.symbols} for _ in range(_SAMPLES)]
