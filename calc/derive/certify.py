@@ -81,13 +81,12 @@ def _compare_peak(
     labels = memory.by_label(trace, points, module_paths)
     for peak in candidates:
         if peak.label in labels:
-            where = f"{quantity} at {memory.candidate_name(peak)}"
-            _compare(where, derived(peak.live), labels[peak.label].live, trace)
+            _compare(quantity, derived(peak.live), labels[peak.label].live, trace, f" at {memory.place_of(peak)}")
     few = {name: trace.sizes[name] for name, least in trip_counts.items() if trace.sizes[name] < least}
     traced = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in traced):
-            where = f"{quantity} at {memory.candidate_name(peak)}"
+            where = f"{quantity} at {memory.place_of(peak)}"
             raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, sizes_text(few, PLAIN)), trace.sizes)
     _compare(quantity, max(derived(p.live) for p in candidates), max(m.live for m in points), trace)
 
@@ -108,9 +107,8 @@ def _never_less(algebra: Algebra, larger: Poly, smaller: Poly, trip_counts: Mapp
     return all(value >= 0 for value in sums.values())
 
 
-def _compare(label: str, derived: int, traced: int, trace: StepTrace) -> None:
+def _compare(quantity: str, derived: int, traced: int, trace: StepTrace, where: str = "") -> None:
     if derived != traced:
-        quantity = label.partition(" at ")[0]
-        why = f"the closed form of {label} gives {derived:,} and a trace gives {traced:,} at {sizes_text(trace.sizes, PLAIN)}"
+        why = f"the closed form of {quantity}{where} gives {derived:,} and a trace gives {traced:,} at {sizes_text(trace.sizes, PLAIN)}"
         message = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
         raise CertificateError(quantity, message, trace.sizes, {quantity: why})

@@ -15,7 +15,7 @@ from calc.derive.accumulate import Accumulator
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.part_names import place
-from calc.derive.peak import PeakCandidate, candidate_name
+from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
 from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
 from calc.derive.saved_tensors import saved_tensors
@@ -333,7 +333,7 @@ def _candidate(peak: PeakCandidate, analysis: Analysis, values: Mapping[str, int
     parts = {role: p for role, p in peak.parts.items() if p != 0}
     return Candidate(
         expr=outer.text(fold(peak.live)),
-        at=candidate_name(peak),
+        at=place_of(peak),
         value=value(peak.live),
         parts={role: outer.text(fold(p)) for role, p in parts.items()},
         part_values={role: value(p) for role, p in parts.items()},

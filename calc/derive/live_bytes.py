@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.derive.cuda_allocator import Simulated
+from calc.derive.names import TensorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Alive:
     """Equal storages that are live at the peak: ``number`` of ``each`` bytes, ``total`` bytes together."""
 
     role: str
-    name: str
+    name: TensorName
     each: int
     number: int
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from calc.derive.dominance import Shift, undominated
 from calc.derive.loops import LoopIndices
+from calc.derive.names import PeakPlace
 from calc.errors import CertificateError
 from calc.graph.step import Size, StepTrace
 from calc.symbolic.algebra import Algebra, Poly
@@ -42,13 +43,13 @@ class PeakCandidate:
     parts: Mapping[str, Poly]
 
 
-def candidate_name(peak: PeakCandidate) -> str:
-    """A peak candidate in words: the operator before it, in which iteration of each loop, and at which of its calls in that iteration."""
+def place_of(peak: PeakCandidate) -> PeakPlace:
+    """Where a peak candidate is: the operator before it, in which iteration of each loop, and at which of its calls in that iteration."""
     (phase, operator, module_path, _), (*loops, call) = peak.label
     short = operator.removeprefix("aten.").rsplit(".", 1)[0]
     several = len(loops) > 1
     iterations = (_which(*at, "iteration", f" of loop {number}" if several else "") for number, at in enumerate(loops, 1))
-    return f"{phase}, after {short} at {module_path}{''.join(iterations)}{_which(*call, 'call', '')}"
+    return PeakPlace(phase, short, module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
 
 
 def _which(end: str, number: int, noun: str, of: str) -> str:

@@ -14,6 +14,7 @@ from functools import partial, reduce
 from itertools import pairwise
 from typing import NoReturn
 
+from calc.derive.names import PeakPlace
 from calc.derive.result import Derivation, Quantity
 from calc.errors import NapkinError
 from calc.graph.folds import named_quotient
@@ -39,7 +40,7 @@ class PeakInterval:
 
     first: int
     last: int
-    at: str
+    at: PeakPlace
     expr: str = ""
 
 
@@ -278,7 +279,7 @@ def _refuse(coefficient: Fraction) -> int:
     raise _NoPolynomialError(f"a coefficient of {coefficient} is too fine to compare")
 
 
-def _extend(intervals: list[PeakInterval], first: int, last: int, at: str, expr: str) -> None:
+def _extend(intervals: list[PeakInterval], first: int, last: int, at: PeakPlace, expr: str) -> None:
     """Append an interval, merged with the one before it where the candidate is the same."""
     if intervals and intervals[-1].at == at and intervals[-1].expr == expr:
         intervals[-1] = PeakInterval(intervals[-1].first, last, at, expr)

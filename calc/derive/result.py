@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from calc.derive.names import PeakPlace, SavedBefore, TensorName
 from calc.derive.quantities import absent, require_count
 from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.platform import arguments
@@ -121,7 +122,7 @@ class SavedTensor:
     from iteration to iteration; ``expr`` is the sum.
     """
 
-    tensor: str
+    tensor: TensorName
     module_path: str
     shape: tuple[str, ...]
     dtype: str
@@ -132,7 +133,7 @@ class SavedTensor:
     operator: str
     node: str
     because: str
-    same_as: str = ""
+    same_as: SavedBefore | None = None
     part: bool = False
 
 
@@ -141,7 +142,7 @@ class Candidate:
     """A peak candidate: bytes live after the operator ``at``. ``parts`` are those by role; they add up to ``expr``."""
 
     expr: str
-    at: str
+    at: PeakPlace
     value: int
     parts: Mapping[str, str]
     part_values: Mapping[str, int]

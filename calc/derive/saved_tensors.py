@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 from calc.derive.analysis import Analysis
+from calc.derive.names import MODEL_INPUT, SavedBefore, TensorName
 from calc.derive.result import SEVERAL, SavedTensor
 from calc.graph.step import Op, Saved, StepTrace, Tensor
 from calc.symbolic.algebra import Poly
@@ -27,14 +28,14 @@ _STEP = 1  # autograd was watched in the first step
 class _SavedRow:
     """A saved tensor of one trace, with what distinguishes it. Sizes are polynomials, or ``SEVERAL``: then the row is a sum."""
 
-    tensor: str
+    tensor: TensorName
     module_path: str
     shape: tuple[Poly, ...]
     dtype: str
     operator: str
     node: str
     because: str
-    same_as: str
+    same_as: SavedBefore | None
     part: bool
     each: Poly
     several: bool = False
@@ -137,7 +138,7 @@ class _Reader:
 
     def rows(self) -> Iterator[_SavedRow]:
         """One row for each saved tensor except parameters and buffers, which are allocated anyway."""
-        first: dict[int, str] = {}
+        first: dict[int, SavedBefore] = {}
         before: dict[tuple[int, str, str], int] = {}
         for saved in self.trace.saved:
             storage = saved.tensor.storage
@@ -148,9 +149,9 @@ class _Reader:
             before[key] = before.get(key, 0) + 1
             name = self._name(saved.tensor)
             yield self._row(saved, name, argument, first.get(storage))
-            first.setdefault(storage, f"{name}, saved at {self._general(saved.module_path)}")
+            first.setdefault(storage, SavedBefore(name, self._general(saved.module_path)))
 
-    def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _SavedRow:
+    def _row(self, saved: Saved, name: TensorName, argument: str, same_as: SavedBefore | None) -> _SavedRow:
         parse = self.analysis.algebra.parse
         shape = tuple(parse(s) for s in saved.tensor.shape)
         nbytes = parse(self.trace.storages[saved.tensor.storage].nbytes)
@@ -166,7 +167,7 @@ class _Reader:
             operator=saved.op,
             node=self._nodes.get(f"{_plain(base.removesuffix('_forward'))}backward", ""),
             because=reason(base, argument),
-            same_as=same_as or "",
+            same_as=same_as,
             part=elements != nbytes,
             each=parse(0) if same_as else nbytes,
         )
@@ -185,21 +186,21 @@ class _Reader:
         likely = [place for place in matches if place in reasons] or matches
         return likely[min(before, len(likely) - 1)] if likely else ""
 
-    def _name(self, tensor: Tensor) -> str:
+    def _name(self, tensor: Tensor) -> TensorName:
         """A name of the tensor, by the operator that allocated its storage."""
         storage = self.trace.storages[tensor.storage]
         if storage.role == "input":
-            return "model input"
+            return TensorName(owner=MODEL_INPUT)
         if tensor.storage not in self._made:
-            return "constant"
+            return TensorName(owner="constant")
         return made_by(*self._made[tensor.storage], self._general)
 
 
-def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
+def made_by(op: Op, place: int, general: Callable[[str], str]) -> TensorName:
     """A name of a tensor by its operator: which result, and at which module path."""
     names = _table().get(_base(op.name), {}).get("names", ())
-    result = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
-    return f"{result}{_base(op.name).strip('_')} at {general(op.module_path)}"
+    result = names[place] if place < len(names) and len(op.outputs) > 1 else ""
+    return TensorName(result, operator=_base(op.name).strip("_"), module_path=general(op.module_path))
 
 
 def _places(op: Op, tensor: Tensor) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from calc.derive.accumulate import saved_for
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
-from calc.derive.peak import PeakCandidate, candidate_name
+from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.result import SavedTensor, Step, StepCheck
 from calc.derive.saved_tensors import IN_GENERAL
 from calc.errors import NapkinError
@@ -292,7 +292,7 @@ class StepMaker:
             sums.append(before)
             self.make(
                 quantity,
-                candidate_name(peak),
+                str(place_of(peak)),
                 "live storages by role",
                 before,
                 peak.live,

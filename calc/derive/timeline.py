@@ -15,6 +15,7 @@ from calc.derive.analysis import Analysis
 from calc.derive.cuda_allocator import Simulated, simulate
 from calc.derive.live_bytes import Alive, Column, Instant, Timeline, WithoutLargest
 from calc.derive.loops import LoopIndices
+from calc.derive.names import MODEL_INPUT, TensorName
 from calc.derive.saved_tensors import made_by
 from calc.errors import CertificateError
 from calc.graph.step import Event, Graph, Op, Size, StepTrace
@@ -185,12 +186,12 @@ def _alive(trace: StepTrace, peak: Instant, read: Callable[[Size], int], analysi
     """The storages at the peak, equal ones together, the largest first."""
     alive = _storages_at(trace, peak, read)
     names = _Names(trace, analysis)
-    counts: dict[tuple[str, str, int], int] = {}
+    counts: dict[tuple[str, TensorName, int], int] = {}
     for storage in alive:
         key = (trace.storages[storage].role, names(storage), read(trace.storages[storage].nbytes))
         counts[key] = counts.get(key, 0) + 1
     rows = (Alive(role, name, each, number) for (role, name, each), number in counts.items())
-    return tuple(sorted((a for a in rows if a.each), key=lambda a: (-a.total, a.role, a.name)))
+    return tuple(sorted((a for a in rows if a.each), key=lambda a: (-a.total, a.role, str(a.name))))
 
 
 def _storages_at(trace: StepTrace, peak: Instant, read: Callable[[Size], int]) -> list[int]:
@@ -215,28 +216,26 @@ class _Names:
 
     def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
         self._trace, self._general = trace, analysis.module_paths.general
-        self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(trace.state)}
-        self._owned |= {t.storage: name for name, t in reversed((*trace.parameters, *trace.buffers, *trace.masters))}
+        self._owned = {t.storage: (key, name) for name, key, t in reversed(trace.state)}
+        self._owned |= {t.storage: ("", name) for name, t in reversed((*trace.parameters, *trace.buffers, *trace.masters))}
         self._allocated_at = {e.storage: e.op for e in trace.events if e.change > 0}
 
-    def __call__(self, storage: int) -> str:
+    def __call__(self, storage: int) -> TensorName:
         if storage in self._owned:
-            return self._general_words(self._owned[storage])
+            part, owner = self._owned[storage]
+            return TensorName(part, self._general(owner))
         stored = self._trace.storages[storage]
         if stored.role == "gradient":
-            return f"gradient of {self._general(stored.name)}"
+            return TensorName("gradient", self._general(stored.name))
         if stored.role == "input":
-            return "model input"
+            return TensorName(owner=MODEL_INPUT)
         last_allocated = self._allocated_at[storage]
         op = self._trace.ops[last_allocated] if 0 <= last_allocated < len(self._trace.ops) else None
         place = next((i for i, t in enumerate(op.outputs) if t.storage == storage), None) if op else None
         if op is None or place is None:
-            return f"made at {self._general(stored.name)}" if stored.name else "made outside of operators"
+            outside = TensorName(owner="made outside of operators")
+            return TensorName(owner="made", module_path=self._general(stored.name)) if stored.name else outside
         return made_by(op, place, self._general)
-
-    def _general_words(self, label: str) -> str:
-        *before, name = label.split(" ")
-        return " ".join([*before, self._general(name)])
 
 
 # -- unrolled traces --------------------------------------------------------------------------------------------------

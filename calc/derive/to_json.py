@@ -125,12 +125,12 @@ def _term(term: QuantityTerm) -> dict[str, Any]:
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     parts = {role: {"expr": expr, "value": number(candidate.part_values[role])} for role, expr in candidate.parts.items()}
-    return {"expr": candidate.expr, "at": candidate.at, "value": number(candidate.value), "parts": parts}
+    return {"expr": candidate.expr, "at": str(candidate.at), "value": number(candidate.value), "parts": parts}
 
 
 def _saved(tensor: SavedTensor) -> dict[str, Any]:
     return {
-        "tensor": tensor.tensor,
+        "tensor": str(tensor.tensor),
         "module_path": tensor.module_path,
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
@@ -140,16 +140,17 @@ def _saved(tensor: SavedTensor) -> dict[str, Any]:
         "needed_by": tensor.operator,
         "node": tensor.node or None,
         "because": tensor.because,
-        "same_storage_as": tensor.same_as or None,
+        "same_storage_as": str(tensor.same_as) if tensor.same_as else None,
         "part_of_its_storage": tensor.part,
     }
 
 
 def _peak_crossovers(crossover: PeakCrossovers) -> dict[str, Any]:
     """The peak candidates along one size, by interval."""
+    intervals = ({"from": number(r.first), "to": number(r.last), "at": str(r.at), "expr": r.expr or None} for r in crossover.intervals)
     return {
         "dim": crossover.dim,
-        "intervals": [{"from": number(r.first), "to": number(r.last), "at": r.at, "expr": r.expr or None} for r in crossover.intervals],
+        "intervals": [*intervals],
         "among": [number(n) for n in crossover.among] or None,
         "because": crossover.because or None,
     }
@@ -164,7 +165,7 @@ def timeline(line: Timeline) -> dict[str, Any]:
         "roles": list(line.roles),
         "peak": _instant(line.peak, line),
         "alive": [
-            {"role": a.role, "name": a.name, "each": number(a.each), "number": a.number, "value": number(a.total)} for a in line.alive
+            {"role": a.role, "name": str(a.name), "each": number(a.each), "number": a.number, "value": number(a.total)} for a in line.alive
         ],
         **_without_largest(line),
         "landmarks": [{"name": name, **_instant(instant, line)} for name, instant in line.landmarks],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from calc.derive.names import PeakPlace
 from calc.derive.result import Candidate, Derivation
 from calc.derive.to_json import number
 from calc.errors import NapkinError
@@ -32,7 +33,7 @@ class PeakLever:
 
     change: StepChange
     peak: int
-    at: str
+    at: PeakPlace | None
     matmul: int | None
 
 
@@ -77,7 +78,7 @@ def _lever(derivation: Derivation, change: StepChange, derive: Derive) -> PeakLe
     if peak.value is None:
         return None
     largest = peak.largest_candidate
-    return PeakLever(change, peak.value, largest.at if largest is not None else "", matmul(changed))
+    return PeakLever(change, peak.value, largest.at if largest is not None else None, matmul(changed))
 
 
 def matmul(derivation: Derivation) -> int | None:
@@ -95,7 +96,7 @@ class ZeroStage:
     stage: int
     devices: int
     peak: int
-    at: str
+    at: PeakPlace
 
 
 _DEVICES = 8
@@ -112,7 +113,7 @@ def zero_stages(derivation: Derivation) -> tuple[ZeroStage, ...]:
     for stage in range(1, len(_DIVIDED) + 1):
         peaks = [(c.value - divided + -(-divided // _DEVICES), c.at) for c in candidates for divided in [_bytes_of(c, _DIVIDED[:stage])]]
         if any(_bytes_of(c, _DIVIDED[stage - 1 : stage]) for c in candidates):
-            stages.append(ZeroStage(stage, _DEVICES, *max(peaks)))
+            stages.append(ZeroStage(stage, _DEVICES, *max(peaks, key=lambda peak: (peak[0], str(peak[1])))))
     return tuple(stages)
 
 
@@ -122,7 +123,7 @@ def _bytes_of(candidate: Candidate, roles: Sequence[str]) -> int:
 
 def zero_document(stages: Sequence[ZeroStage]) -> list[dict[str, object]]:
     """The stages as plain data."""
-    return [{"stage": z.stage, "devices": z.devices, "peak_at_least": number(z.peak), "at": z.at} for z in stages]
+    return [{"stage": z.stage, "devices": z.devices, "peak_at_least": number(z.peak), "at": str(z.at)} for z in stages]
 
 
 def levers_document(levers: tuple[PeakLever, ...]) -> list[dict[str, object]]:
@@ -132,7 +133,7 @@ def levers_document(levers: tuple[PeakLever, ...]) -> list[dict[str, object]]:
             "options": dict(lever.change.options),
             "sizes": {name: number(size) for name, size in lever.change.sizes.items()},
             "peak": number(lever.peak),
-            "at": lever.at,
+            "at": str(lever.at or ""),
             "matmul": number(lever.matmul),
         }
         for lever in levers

@@ -219,7 +219,7 @@ def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | N
 
 def _largest_note(quantity: Quantity) -> str:
     candidate = quantity.largest_candidate
-    return largest_of(len(quantity.candidates), candidate.at) if candidate and len(quantity.candidates) > 1 else ""
+    return largest_of(len(quantity.candidates), str(candidate.at)) if candidate and len(quantity.candidates) > 1 else ""
 
 
 def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[Step]:
@@ -259,9 +259,9 @@ def _candidate(
 ) -> CandidateRow:
     parts = tuple(numbers.integer(candidate.part_values.get(role, 0)) for role in roles)
     value = numbers.amount(candidate.value, quantity.unit)
-    largest = candidate.value == quantity.value
+    largest, at = candidate.value == quantity.value, str(candidate.at)
     for step, view in zip(steps, views, strict=True):
-        if step.after in moments and step.place == candidate.at and step.value == candidate.value:
+        if step.after in moments and step.place == at and step.value == candidate.value:
             change = view.after if view.tabled else None
-            return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
-    return CandidateRow(candidate.at, "", "", formula(at_hand(candidate.expr, sizes)), value, parts, largest)
+            return CandidateRow(at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
+    return CandidateRow(at, "", "", formula(at_hand(candidate.expr, sizes)), value, parts, largest)

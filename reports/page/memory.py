@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Simulated
 from calc.derive.live_bytes import Alive, Instant, Timeline
+from calc.derive.names import SavedBefore, TensorName
 from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
 from calc.symbolic.expression import Name, Number
@@ -150,7 +150,7 @@ def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
     shape = ", ".join(size if size == SEVERAL else plain.plain_text(size) for size in tensor.shape)
     count = times(number, expressions.parse(tensor.times)) if tensor.times != "1" else Number(number)
     return SavedRow(
-        tensor=_at_all([t.tensor for t in alike]),
+        tensor=str(_at_all([t.tensor for t in alike])),
         module_path=paths.pattern([t.module_path for t in alike]),
         shape=f"({shape}) {tensor.dtype}{', part of its storage' if tensor.part and not tensor.same_as else ''}",
         times=None if count == Number(1) else formula(count),
@@ -159,7 +159,7 @@ def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
         share=share(number * tensor.value, total) if total else "",
         needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
-        same_as=_at_all([t.same_as for t in alike]),
+        same_as=_saved_before([t.same_as for t in alike if t.same_as]),
     )
 
 
@@ -167,18 +167,18 @@ def _alike(saved: Sequence[SavedTensor]) -> Iterable[list[SavedTensor]]:
     """The tensors, those together that differ in their places only."""
     alike: dict[object, list[SavedTensor]] = {}
     for t in saved:
-        anywhere = replace(t, tensor=_PLACE.sub("", t.tensor), same_as=_PLACE.sub("", t.same_as), module_path="")
-        alike.setdefault(anywhere, []).append(t)
+        before = t.same_as and SavedBefore(replace(t.same_as.tensor, module_path=""), "")
+        alike.setdefault(replace(t, tensor=replace(t.tensor, module_path=""), same_as=before, module_path=""), []).append(t)
     return alike.values()
 
 
-_PLACE = re.compile(r"(?<= at )[^, ]+")  # of "relu at layer1.0, saved at layer1.1"
+def _at_all(names: Sequence[TensorName]) -> TensorName:
+    """Names that differ in their module paths only as one, with the pattern of all paths."""
+    return replace(names[0], module_path=paths.pattern([name.module_path for name in names]))
 
 
-def _at_all(texts: Sequence[str]) -> str:
-    """Texts that differ in their places only as one, each place as the pattern of all."""
-    places = zip(*(_PLACE.findall(text) for text in texts), strict=True)
-    return _PLACE.sub(lambda _: paths.pattern(list(dict.fromkeys(next(places)))), texts[0])
+def _saved_before(rows: Sequence[SavedBefore]) -> str:
+    return str(SavedBefore(_at_all([row.tensor for row in rows]), paths.pattern([row.module_path for row in rows]))) if rows else ""
 
 
 # -- peak crossovers ----------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def _interval(interval: PeakInterval, number: int, crossover: PeakCrossovers, si
     else:
         text = f"{first} ≤ {crossover.dim} ≤ {last}"
     closed = formula(expressions.parse(interval.expr)) if interval.expr else None
-    return PeakIntervalRow(text.replace(" ", NBSP), interval.at, closed, interval.first <= size <= interval.last)
+    return PeakIntervalRow(text.replace(" ", NBSP), str(interval.at), closed, interval.first <= size <= interval.last)
 
 
 def _searched(crossover: PeakCrossovers) -> str:
@@ -291,7 +291,7 @@ def _landmark(name: str, instant: Instant, timeline: Timeline) -> InstantRow:
 
 def _alive(alive: Alive, peak: int) -> AliveRow:
     each = f"{numbers.integer(alive.number)}{NBSP}×{NBSP}{numbers.integer(alive.each)}" if alive.number > 1 else ""
-    return AliveRow(alive.name, alive.role, each, numbers.integer(alive.total), share(alive.total, peak))
+    return AliveRow(str(alive.name), alive.role, each, numbers.integer(alive.total), share(alive.total, peak))
 
 
 def _rest(smaller: tuple[Alive, ...], peak: int) -> AliveRow | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from calc.derive.names import PeakPlace
 
 _WORDS = {
     "matmul": "mm addmm bmm baddbmm addbmm mv addmv dot matmul linear grouped_mm scaled_mm",
@@ -117,17 +117,11 @@ def in_words(operator: str, module_path: str) -> str:
     return f"the {before}{owner} {head}{code}" if the else f"{owner} {words}{code}"
 
 
-def place_in_words(at: str) -> str:
-    """Where a peak candidate is, in words: ``backward, after mm at lm_head, call 2`` → ``backward, after the matmul (`mm`) at `lm_head`,
-    call 2``."""
-    place = _PLACE.fullmatch(at)
-    if place is None:
-        return without_backticks(at)
-    phase, operator, module_path, which = place.groups()
-    return f"{phase}, after {in_words(operator, module_path)}{which}"
+def place_in_words(at: PeakPlace) -> str:
+    """Where a peak candidate is, in words: ``backward, after the matmul (`mm`) at `lm_head`, call 2``."""
+    return f"{at.phase}, after {in_words(at.operator, at.module_path)}{at.iteration}"
 
 
-_PLACE = re.compile(r"(\w+), after (\S+) at (.+?)((?:, (?:last )?(?:iteration|call)(?: \d+)?(?: from the end)?(?: of loop \d+)?)*)")
 _OWNERS = {"(loss)": "the loss's", "(optimizer)": "the optimizer's", "(model)": "the model's"}
 
 

@@ -136,7 +136,7 @@ def _is_chunkable(timeline: Timeline) -> bool:
     """Whether the largest tensors at the peak are those of a cross-entropy's log-softmax."""
     bound = timeline.without_largest
     first = next((a for a in timeline.alive if bound is not None and a.each == bound.each), None)
-    return first is not None and "log_softmax" in first.name
+    return first is not None and "log_softmax" in first.name.operator
 
 
 def _bound(peak: int, timeline: Timeline) -> str:
@@ -204,7 +204,7 @@ def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator
         change=change_words(lever.change),
         peak=numbers.amount(lever.peak, Unit.BYTE),
         difference=difference(lever.peak, peak),
-        at=place_in_words(lever.at),
+        at=place_in_words(lever.at) if lever.at is not None else "",
         matmul=_matmul(lever, derivation),
         fits="yes" if lever.peak <= board.memory else "no",
     )

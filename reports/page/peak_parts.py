@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from calc.derive.live_bytes import Alive, Timeline
+from calc.derive.names import MODEL_INPUT, TensorName
 from calc.derive.part_names import EXPERTS, NAMES, NORMS
 from calc.derive.result import Candidate, Derivation
 from reports.page.operator_words import in_words, operator_words, without_backticks
@@ -61,16 +62,16 @@ def _total(group: Sequence[Alive]) -> int:
 def _together(row: Alive, weights: Mapping[str, str]) -> tuple[str, ...]:
     """What the rows of one part share: a role and a part of the model, or, of results of operators, a module and a size."""
     if row.role in _OF_PARAMETERS:
-        name = _parameter(row)
+        name = row.name.owner
         return (row.role, weights.get(name, ""), "" if name in weights else _block_of(name))
-    operator, _, module_path = row.name.partition(" at ")
-    return ("result", module_path, str(row.each)) if row.number == 1 else ("result", module_path, str(row.each), row.role, operator)
+    same = ("result", row.name.module_path, str(row.each))
+    return same if row.number == 1 else (*same, row.role, str(row.name))
 
 
 def _by_operator(row: Alive, weights: Mapping[str, str]) -> tuple[str, ...]:
     """Coarser, for a model of many different modules, no one of which holds much: results of one operator, wherever it runs."""
-    operator, at, _ = row.name.partition(" at ")
-    return ("result", operator.rpartition(" of ")[2]) if at and row.role not in _OF_PARAMETERS else _together(row, weights)
+    operator = row.name.operator
+    return ("result", operator) if operator and row.role not in _OF_PARAMETERS else _together(row, weights)
 
 
 def _group(rows: Sequence[Alive], weights: Mapping[str, str]) -> str:
@@ -80,10 +81,10 @@ def _group(rows: Sequence[Alive], weights: Mapping[str, str]) -> str:
         return _of_parameters(rows, number, weights)
     if len(rows) == 1:
         return _tensor(first)
-    operator, *others = dict.fromkeys(row.name.partition(" at ")[0].rpartition(" of ")[2] for row in rows)
+    operator, *others = dict.fromkeys(row.name.operator or row.name.owner for row in rows)
     if not others and (len(rows) > _PARTS or len({row.each for row in rows}) > 1):
         return f"{numbers.integer(number)} outputs of the {operator_words(operator)} (`{without_backticks(operator)}`)"
-    outputs = [*dict.fromkeys(_storage(row.name).removeprefix("the output ") for row in rows)]
+    outputs = [*dict.fromkeys(_named(row.name) for row in rows)]
     tensors = f"{numbers.integer(number)} tensors of {bytes_text(first.each)} each"
     if len(outputs) < len(rows):  # as one saved for the backward beside the gradient of another: their roles tell them apart
         return f"{tensors}: {_listed([_one_of_role(row) for row in rows])}, outputs {_listed(outputs)}"
@@ -99,7 +100,7 @@ def _one_of_role(row: Alive) -> str:
 
 def _of_parameters(rows: Sequence[Alive], number: int, weights: Mapping[str, str]) -> str:
     """``the gradients of the feed-forward weights (`h.*.mlp`, 24 tensors)``."""
-    names = [*dict.fromkeys(map(_parameter, rows))]
+    names = [*dict.fromkeys(row.name.owner for row in rows)]
     one, several = _OF_PARAMETERS[rows[0].role]
     if len(names) == 1 and "*" not in names[0]:
         return f"{one} `{without_backticks(names[0])}`"
@@ -118,11 +119,6 @@ _OF_PARAMETERS = {
 }
 
 
-def _parameter(row: Alive) -> str:
-    """The name of the parameter that a storage belongs to: ``w`` of ``exp_avg of w``."""
-    return row.name.rpartition(" of ")[2]
-
-
 def _block_of(parameter: str) -> str:
     """The block of the model that a parameter belongs to: ``h.*.mlp`` of ``h.*.mlp.c_fc.weight``, ``lm_head`` of ``lm_head.weight``."""
     *module, _ = parameter.split(".")
@@ -133,15 +129,17 @@ def _tensor(row: Alive) -> str:
     return f"{numbers.integer(row.number)}{NBSP}× {_storage(row.name)}" if row.number > 1 else _storage(row.name)
 
 
-def _storage(name: str) -> str:
+def _storage(name: TensorName) -> str:
     """A storage in words: one that an operator allocates is its output."""
-    made, at, module_path = name.partition(" at ")
-    letter, of, operator = made.rpartition(" of ")
-    if name == "model input":
+    return f"the output {_named(name)}" if name.operator else _named(name)
+
+
+def _named(name: TensorName) -> str:
+    if name.owner == MODEL_INPUT:
         return "the model's input"
-    if not at or operator == "made":
-        return without_backticks(name)
-    return f"the output {f'`{without_backticks(letter)}` ' if of else ''}of {in_words(operator, module_path)}"
+    if not name.operator:
+        return without_backticks(str(name))
+    return f"{f'`{without_backticks(name.part)}` ' if name.part else ''}of {in_words(name.operator, name.module_path)}"
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -294,7 +294,7 @@ def _quantity(quantity: StoredQuantity, table: _PolynomialRows, texts: _TextTabl
     if quantity.unknown:
         return {**entry, "unknown": quantity.unknown}
     if quantity.candidates:
-        candidates = [[texts.add(m.at), [[texts.add(role), table.add(part)] for role, part in m.parts]] for m in quantity.candidates]
+        candidates = [[texts.add(str(m.at)), [[texts.add(role), table.add(part)] for role, part in m.parts]] for m in quantity.candidates]
         return {**entry, "candidates": candidates}
     terms = [[texts.add(path), table.add(part), texts.add(because)] for path, part, because in quantity.terms]
     return {**entry, "is": table.add(quantity.polynomials[0]), "terms": terms}

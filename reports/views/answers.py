@@ -216,7 +216,7 @@ def _stored(quantity: StoredQuantity, value: int | None, sizes: Mapping[str, int
     point = form.point(sizes)
     largest = next(p for p in quantity.polynomials if point(p) == value)
     if len(quantity.candidates) > 1:
-        at = next(m.at for m in quantity.candidates if m.polynomial is largest)
+        at = next(str(m.at) for m in quantity.candidates if m.polynomial is largest)
         note = "; ".join(filter(None, (largest_of(len(quantity.candidates), at), note)))
     return AnswerLine(quantity.name, numbers.amount(value, quantity.definition.unit), "", closed_form(form.table, largest), note)
 

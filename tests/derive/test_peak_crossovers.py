@@ -7,6 +7,7 @@ import random
 import pytest
 
 import calc
+from calc.derive.names import PeakPlace
 from calc.derive.peak_crossovers import PeakCrossovers, _at, _cells, _first_above, peak_crossovers
 from calc.derive.result import Derivation
 from calc.symbolic.algebra import evaluate_text
@@ -17,7 +18,7 @@ def _peak_at(result: Derivation, along: PeakCrossovers, size: int) -> int:
     return result["memory.peak"].at(**{along.dim: size})
 
 
-def _candidate_at(result: Derivation, at: str, dim: str, size: int) -> int:
+def _candidate_at(result: Derivation, at: PeakPlace, dim: str, size: int) -> int:
     """Largest value of the candidates of that name, at other sizes."""
 
     quantity = result["memory.peak"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.derive.cuda_allocator import Simulated
 from calc.derive.live_bytes import Alive, Column, Instant, Timeline, WithoutLargest
+from calc.derive.names import TensorName
 
 _STEPS = (
     ("forward", "aten.addmm.default", "h.0.mlp", 400, 100, 0),
@@ -34,9 +35,9 @@ def timeline(fewer: dict[str, int] | None = None) -> Timeline:
         operators=8,
         peak=INSTANTS[3],
         alive=(
-            Alive("temporary", "mm at lm_head", 1_200, 1),
-            Alive("activation", "gelu at h.*.mlp", 300, 2),
-            *(Alive("parameter", f"h.*.weight_{i}", 25, 1) for i in range(16)),
+            Alive("temporary", TensorName(operator="mm", module_path="lm_head"), 1_200, 1),
+            Alive("activation", TensorName(operator="gelu", module_path="h.*.mlp"), 300, 2),
+            *(Alive("parameter", TensorName(owner=f"h.*.weight_{i}"), 25, 1) for i in range(16)),
         ),
         landmarks=(("before the step", BEFORE), ("backward, highest", INSTANTS[3]), ("after the step", INSTANTS[-1])),
         columns=tuple(Column(i.op, i.op, i.phase, i) for i in INSTANTS),

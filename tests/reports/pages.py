@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from calc.derive.names import PeakPlace, SavedBefore, TensorName
 from calc.derive.rules_of_thumb import compare
 from calc.graph.step import Assumption
 from calc.memory.peak_levers import PeakLever, StepChange
@@ -21,9 +22,9 @@ COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
 
 
 LEVERS = (
-    PeakLever(StepChange(sizes={"B": 1}), 11_000, "backward, after mm at lm_head", 50_000),
-    PeakLever(StepChange({"checkpointing": "block"}), 12_000, "backward, after mm at lm_head", 120_000),
-    PeakLever(StepChange({"accumulation": "2"}, {"B": 1}), 13_000, "backward, after mm at lm_head", None),
+    PeakLever(StepChange(sizes={"B": 1}), 11_000, PeakPlace("backward", "mm", "lm_head"), 50_000),
+    PeakLever(StepChange({"checkpointing": "block"}), 12_000, PeakPlace("backward", "mm", "lm_head"), 120_000),
+    PeakLever(StepChange({"accumulation": "2"}, {"B": 1}), 13_000, PeakPlace("backward", "mm", "lm_head"), None),
 )
 
 
@@ -49,10 +50,10 @@ def page() -> Page:
 
 def hostile() -> Page:
     """The sample with a planted name wherever a model, a spec or a tool brings text of its own."""
-    full = sample.derivation()
+    full, name = sample.derivation(), TensorName(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     quantities = {
-        name: replace(q, terms=tuple(replace(t, module_path=HOSTILE, because=HOSTILE) for t in q.terms), meaning=HOSTILE)
-        for name, q in full.quantities.items()
+        key: replace(q, terms=tuple(replace(t, module_path=HOSTILE, because=HOSTILE) for t in q.terms), meaning=HOSTILE)
+        for key, q in full.quantities.items()
     }
     derivation = replace(
         full,
@@ -67,22 +68,22 @@ def hostile() -> Page:
         provenance={HOSTILE: HOSTILE},
         notes=(HOSTILE,),
         saved=tuple(
-            replace(s, tensor=HOSTILE, module_path=HOSTILE, dtype=HOSTILE, operator=HOSTILE, node=HOSTILE, because=HOSTILE, same_as=same_as)
+            replace(s, tensor=name, module_path=HOSTILE, dtype=HOSTILE, operator=HOSTILE, node=HOSTILE, because=HOSTILE, same_as=same_as)
             for s in full.saved
-            for same_as in ("", HOSTILE)
+            for same_as in (None, SavedBefore(name, HOSTILE))
         ),
     )
     actual = live_bytes.timeline()
     actual = replace(
         actual,
         peak=replace(actual.peak, operator=HOSTILE, module_path=HOSTILE),
-        alive=tuple(replace(a, role=HOSTILE, name=HOSTILE) for a in actual.alive),
+        alive=tuple(replace(a, role=HOSTILE, name=name) for a in actual.alive),
         landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, module_path=HOSTILE)) for _, i in actual.landmarks),
     )
     if actual.without_largest is not None:
         highest = replace(actual.without_largest.highest, operator=HOSTILE, module_path=HOSTILE)
         actual = replace(actual, without_largest=replace(actual.without_largest, highest=highest))
-    levers = (PeakLever(StepChange({HOSTILE: HOSTILE}), 1, HOSTILE, 1),)
+    levers = (PeakLever(StepChange({HOSTILE: HOSTILE}), 1, PeakPlace("backward", HOSTILE, HOSTILE), 1),)
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
     roof = figure(drawings.rooflines((HOSTILE, *drawings.MODULE_PATHS[1:])))
     commands = (Command(HOSTILE, HOSTILE),)

@@ -27,7 +27,7 @@ _FREE = {
     "at", "because", "command", "device", "driver", "file", "instrument", "label", "meaning", "model", "module_path", "node", "operator",
     "peak_source", "result", "rule", "same_as", "source", "tensor", "title", "tolerance", "unbacked_at", "unknown",
 }  # fmt: skip
-_FREE_OF = {"Alive": {"name", "role"}, "SavedTensor": {"dtype"}, "RecordedRun": {"dtype"}}
+_FREE_OF = {"Alive": {"name", "role"}, "SavedTensor": {"dtype"}, "TensorName": {"owner", "part"}, "RecordedRun": {"dtype"}}
 _TEXTS = {"notes", "provenance", "versions"}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from calc.derive.names import PeakPlace, SavedBefore, TensorName
 from calc.derive.result import (
     Candidate,
     Certificate,
@@ -154,8 +155,10 @@ _FORWARD_STEPS = (
 
 
 _PEAK_CANDIDATES = (
-    (AT_BACKWARD, "backward, at h.1.mlp.c_proj"), (AT_STEP, "optimizer, at wte.weight"), (AT_LOSS, "forward, at the loss"),
-)  # fmt: skip
+    (AT_BACKWARD, PeakPlace("backward", "mm", "h.1.mlp.c_proj")),
+    (AT_STEP, PeakPlace("optimizer", "addcdiv_", "wte.weight")),
+    (AT_LOSS, PeakPlace("forward", "log_softmax", "(loss)")),
+)
 
 
 def _parts(text: str) -> Mapping[str, str]:
@@ -195,7 +198,7 @@ def _peak_steps() -> tuple[Step, ...]:
         sums.append(parts)
         collected.append(expressions.parse(text))
         steps.append(Step(
-            f"peak.{i}", "memory.peak", at, "live storages by role", before=parts, after=collected[-1],
+            f"peak.{i}", "memory.peak", str(at), "live storages by role", before=parts, after=collected[-1],
             because="live storages have one role each", check=StepCheck("symbolic", "0"), value=_value(text),
         ))  # fmt: skip
     steps.append(Step(
@@ -253,18 +256,27 @@ def quantities() -> dict[str, Quantity]:
     }  # fmt: skip
 
 
-def _saved(tensor: str, module_path: str, times: str, expr: str, operator: str, because: str, same_as: str = "") -> SavedTensor:
+def _output(operator: str, module_path: str) -> TensorName:
+    return TensorName(operator=operator, module_path=module_path)
+
+
+_SCORES = _output("softmax", "h.*.attn")
+
+
+def _saved(
+    tensor: TensorName, module_path: str, times: str, expr: str, operator: str, because: str, same_as: SavedBefore | None = None
+) -> SavedTensor:
     name, node, value = f"aten.{operator}.default", f"{operator.title().replace('_', '')}Backward0", _value(expr)
     shape, number = ("B*T", "d"), _value(times)
     return SavedTensor(tensor, module_path, shape, "float32", times, number, expr, value, name, node, because, same_as, bool(same_as))
 
 
 SAVED = (
-    _saved("add at h.*", "h.*.ln_1", "10*L", "40*B*L*T*d", "native_layer_norm", "x̂ = (x − mean)/σ is recomputed from x"),
-    _saved("addmm at h.*.mlp.c_fc", "h.*.mlp", "3*L", "12*B*L*T*f", "gelu", "dx = GELU′(x) ⊙ dy needs x"),
-    _saved("softmax at h.*.attn", "h.*.attn", "L", "4*B*L*T**2*h", "softmax", "dx = y ⊙ (dy − Σ y dy) needs y"),
-    _saved("softmax at h.*.attn", "h.*.attn", "L", "0", "bmm", "dW = xᵀ dy needs x", "softmax at h.*.attn, saved at h.*.attn"),
-    _saved("log_softmax at (loss)", "(loss)", "1", "4*B*T*V + 16*B*T + 4*T", "log_softmax", "dx = dy − exp(y) Σ dy needs y"),
+    _saved(_output("add", "h.*"), "h.*.ln_1", "10*L", "40*B*L*T*d", "native_layer_norm", "x̂ = (x − mean)/σ is recomputed from x"),
+    _saved(_output("addmm", "h.*.mlp.c_fc"), "h.*.mlp", "3*L", "12*B*L*T*f", "gelu", "dx = GELU′(x) ⊙ dy needs x"),
+    _saved(_SCORES, "h.*.attn", "L", "4*B*L*T**2*h", "softmax", "dx = y ⊙ (dy − Σ y dy) needs y"),
+    _saved(_SCORES, "h.*.attn", "L", "0", "bmm", "dW = xᵀ dy needs x", SavedBefore(_SCORES, "h.*.attn")),
+    _saved(_output("log_softmax", "(loss)"), "(loss)", "1", "4*B*T*V + 16*B*T + 4*T", "log_softmax", "dx = dy − exp(y) Σ dy needs y"),
 )
 
 

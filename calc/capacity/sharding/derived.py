@@ -32,6 +32,7 @@ from calc.capacity.sharding.model import (  # fmt: skip
     TransientBytes,
 )
 from calc.capacity.sharding.peaks import stepped_of, temporaries_of
+from calc.derive.names import MODEL_INPUT
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
@@ -275,12 +276,12 @@ def _under(tensor: SavedTensor, derivation: Derivation) -> str:
         return DIVIDED
     if "B" not in dims and (_is_table(tensor, derivation) or "T" not in dims):
         return SAME
-    if tensor.tensor.startswith("model input") or ("e" not in dims and tensor.dtype.startswith("int")):
+    if tensor.tensor.owner == MODEL_INPUT or ("e" not in dims and tensor.dtype.startswith("int")):
         return SAME
     if "e" in dims or "E" in dims:
         return GATHERED
     if "d" in dims and any(f".{name}." in tensor.operator for name in _PRODUCTS):
-        made_at = tensor.tensor.rpartition(" at ")[2]
+        made_at = tensor.tensor.module_path
         # Merged heads, the input of the output projection: made by the module that contains the projection.
         merged = any(d.name == "k" and d.tied for d in derivation.dims) and tensor.module_path.rpartition(".")[0] == made_at
         return DIVIDED if merged and made_at else GATHERED

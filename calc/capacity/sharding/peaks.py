@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import ceil
 
 from calc.capacity.sharding.model import DIVIDED, FIRST, LAST, LAYER, SAME, STEPS, ShardedTensor, TransientBytes
+from calc.derive.names import PeakPlace
 from calc.derive.result import Candidate, Derivation
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
@@ -27,8 +28,8 @@ def temporaries_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[Tran
     bytes are unknown.
     """
     saved, variables = derivation["activations.bytes"].text, {*symbols, "B"}
-    parts_at: dict[tuple[str, str], Parts] = {}
-    full: set[str] = set()
+    parts_at: dict[tuple[PeakPlace, str], Parts] = {}
+    full: set[PeakPlace] = set()
     for candidate in derivation["memory.peak"].candidates if saved is not None else ():
         for text in candidate.parts.values():
             if any("B" in free_names(name) for name in _atoms(text, derivation)):
@@ -59,24 +60,19 @@ def stepped_of(derivation: Derivation, own: Iterable[ShardedTensor]) -> tuple[in
     return max(0, ceil(per_parameter)), max(-(-values.get("temporary", 0) // largest) for values in steps)
 
 
-def _steps(at: str) -> bool:
-    return at.startswith("optimizer")
+def _steps(at: PeakPlace) -> bool:
+    return at.phase == "optimizer"
 
 
-def _module_path_of(at: str) -> str:
-    return at.rpartition(" at ")[2].partition(", ")[0]
-
-
-def _location(at: str, derivation: Derivation) -> str:
+def _location(at: PeakPlace, derivation: Derivation) -> str:
     """In a layer if the module path has a ``*``; before the layers if a parameter there comes before them; else after them."""
     if _steps(at):
         return STEPS
-    module_path = _module_path_of(at)
-    if "*" in module_path:
+    if "*" in at.module_path:
         return LAYER
     module_paths = [term.module_path for term in derivation["parameters"].terms]
     first = next((i for i, of in enumerate(module_paths) if "*" in of), 0)
-    return FIRST if module_path in module_paths[:first] else LAST
+    return FIRST if at.module_path in module_paths[:first] else LAST
 
 
 def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
@@ -120,7 +116,7 @@ def _atoms(text: str, derivation: Derivation) -> list[str]:
     return [name for name in Algebra(sorted(free_names(chosen)), [chosen]).names if not name.isidentifier()]
 
 
-def _dominated(label: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
+def _dominated(label: PeakPlace, where: str, parts: Parts, parts_at: Mapping[tuple[PeakPlace, str], Parts]) -> bool:
     """Whether another candidate of the same location has at least as much of everything; of equal ones the first stays."""
     before = True  # until the loop reaches this candidate itself
     for (operator, at), competitor in parts_at.items():
@@ -131,10 +127,10 @@ def _dominated(label: str, where: str, parts: Parts, parts_at: Mapping[tuple[str
     return False
 
 
-def _temporary(operator: str, where: str, parts: Parts, full: bool) -> TransientBytes:
+def _temporary(operator: PeakPlace, where: str, parts: Parts, full: bool) -> TransientBytes:
     """The temporaries as data. They are certain if all saved tensors are allocated then and ranks divide every part that has variables."""
     products = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
     certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
     return TransientBytes(
-        operator, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in products), where, full and certain
+        str(operator), tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in products), where, full and certain
     )

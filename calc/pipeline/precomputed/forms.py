@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from calc.derive.names import PeakPlace
 from calc.derive.quantities import Definition, definitions, require_count
 from calc.errors import UnknownQuantityError, suggestion
 from calc.graph.folds import Basis, Fold
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class StoredCandidate:
     """One candidate of the memory peak; its live bytes by role add up to ``polynomial``."""
 
-    at: str
+    at: PeakPlace
     polynomial: Polynomial
     parts: tuple[tuple[str, Polynomial], ...]
 
@@ -268,6 +269,6 @@ def table_of(data: Mapping[str, Any]) -> Table:
     )
 
 
-def _stored_candidate(table: Table, at: str, parts: list[tuple[str, int]]) -> StoredCandidate:
+def _stored_candidate(table: Table, at: list[str], parts: list[tuple[str, int]]) -> StoredCandidate:
     roles = tuple((role, table.polynomials[i]) for role, i in parts)
-    return StoredCandidate(at, table.added([p for _, p in roles]), roles)
+    return StoredCandidate(PeakPlace(*at), table.added([p for _, p in roles]), roles)

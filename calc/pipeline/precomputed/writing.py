@@ -7,7 +7,7 @@ the values at the model's own sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,7 @@ from calc.derive.analysis import Analysis, analyse
 from calc.derive.cases import differences
 from calc.derive.closed_forms import derive as derived
 from calc.derive.closed_forms import derived_alone
-from calc.derive.peak import candidate_name
+from calc.derive.peak import place_of
 from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable
 from calc.derive.rules_of_thumb.rules import RULES
@@ -157,7 +157,7 @@ def _quantity(quantity: Quantity, analysis: Analysis, writer: _PolynomialTable) 
     if quantity.text is None:
         return {"unknown": quantity.unknown}
     if quantity.candidates:
-        peaks = ((candidate_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
+        peaks = (([*astuple(place_of(peak))], peak.parts.items()) for peak in analysis.peaks[quantity.name])
         return {"candidates": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
     return {
         "is": writer(quantity.text),

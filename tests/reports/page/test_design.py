@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import calc
+from calc.derive.names import PeakPlace
 from calc.derive.result import Derivation
 from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange
@@ -26,7 +27,7 @@ from reports.writers import html, markdown
 from reports.writers.render import look_of
 from tests.reports import sample
 
-LEVER = PeakLever(StepChange({"checkpointing": "block"}), 10**9, "backward", 10**12)
+LEVER = PeakLever(StepChange({"checkpointing": "block"}), 10**9, PeakPlace("backward", "mm", "lm_head"), 10**12)
 
 
 def _section(derivation: Derivation, gpu: str = "h100-sxm", levers: tuple[PeakLever, ...] = ()) -> DesignSection:
@@ -110,7 +111,7 @@ def test_where_the_closed_form_ends_no_batch_is_called_the_largest(monkeypatch: 
 def test_a_change_of_the_weights_rounding_is_recommended_only_where_no_other_fits() -> None:
     """And then with what it does."""
     derivation = calc.derive(calc.load("mlp"), {"B": 2**30})
-    bf16 = PeakLever(StepChange({"precision": "bf16"}), 10**9, "backward", None)
+    bf16 = PeakLever(StepChange({"precision": "bf16"}), 10**9, None, None)
     alone = _section(derivation, levers=(bf16,)).recommendation
     beside = _section(derivation, levers=(bf16, LEVER)).recommendation
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import calc
 from calc.derive.live_bytes import Timeline
+from calc.derive.names import PeakPlace
 from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.pipeline import pipeline
 from reports.cli import napkin
@@ -121,7 +122,8 @@ def test_without_a_timeline_the_reason_stands_there() -> None:
 
 def test_a_crossover_is_said_in_order_with_the_size_at_hand_marked() -> None:
     """``B ≤ 12`` first, ``B ≥ 13`` last; B = 2 lies in the first."""
-    actual = PeakCrossovers("B", (PeakInterval(1, 12, "backward"), PeakInterval(13, 20, "optimizer"), PeakInterval(21, 99, "forward")))
+    at = PeakPlace("backward", "mm", "lm_head")
+    actual = PeakCrossovers("B", (PeakInterval(1, 12, at), PeakInterval(13, 20, at), PeakInterval(21, 99, at)))
     row = _peak_crossover(actual, sample.derivation())
 
     assert [("B ≤ 12", True), ("13 ≤ B ≤ 20", False), ("B ≥ 21", False)] == [

@@ -9,6 +9,7 @@ import torch
 
 import calc
 from calc.derive.live_bytes import Alive
+from calc.derive.names import PeakPlace, TensorName
 from calc.derive.result import Candidate, Derivation, PartAddend, QuantityPart
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
@@ -38,6 +39,13 @@ def test_the_largest_parts_have_their_shares_of_the_peak() -> None:
     assert "at the start of the backward, after the matmul (`mm`) at `lm_head`." in story.when
 
 
+_BACKWARD = PeakPlace("backward", "mm", "lm_head")
+
+
+def _output(operator: str, module_path: str, part: str = "") -> TensorName:
+    return TensorName(part, operator=operator, module_path=module_path)
+
+
 def _parts(*alive: Alive, derivation: Derivation | None = None) -> list[str]:
     """The parts of a peak at which ``alive`` are live, without their shares."""
     story = peak_story(derivation or sample.derivation(), replace(live_bytes.timeline(), alive=alive))
@@ -58,8 +66,8 @@ def _with_weights(**parts: tuple[str, ...]) -> Derivation:
 def test_weights_of_one_role_and_one_part_of_the_model_are_one_part() -> None:
     """Of 3 · 2 gradients of 7 bytes and 2 of 11 the first are the larger part. What weights are for follows from the model's parts, never
     from names: those called ``mlp`` here are experts, and those of an attention are no part with a name."""
-    experts = [Alive("gradient", f"gradient of h.*.mlp.{name}.weight", 7, 2) for name in ("gate", "up", "down")]
-    state = [Alive("optimizer state", f"{name} of x.*.attn.own.weight", 11, 1) for name in ("exp_avg", "exp_avg_sq")]
+    experts = [Alive("gradient", TensorName("gradient", f"h.*.mlp.{name}.weight"), 7, 2) for name in ("gate", "up", "down")]
+    state = [Alive("optimizer state", TensorName(name, "x.*.attn.own.weight"), 11, 1) for name in ("exp_avg", "exp_avg_sq")]
     derivation = _with_weights(experts=tuple(f"h.*.mlp.{name}.weight" for name in ("gate", "up", "down")), own=("x.*.attn.own.weight",))
 
     assert [
@@ -70,7 +78,8 @@ def test_weights_of_one_role_and_one_part_of_the_model_are_one_part() -> None:
 
 def test_weights_of_one_part_in_several_blocks_are_one_part() -> None:
     """Layers of two stacks, 2 · 7 bytes each, are together the feed-forward; a block's other weights are not."""
-    alive = [Alive("gradient", f"gradient of {stack}.*.mlp.{name}.weight", 7, 2) for stack in "ab" for name in ("up", "norm")]
+    names = [TensorName("gradient", f"{stack}.*.mlp.{name}.weight") for stack in "ab" for name in ("up", "norm")]
+    alive = [Alive("gradient", name, 7, 2) for name in names]
     derivation = _with_weights(feed_forward=("a.*.mlp.up.weight", "b.*.mlp.up.weight"), norms=("a.*.mlp.norm.weight",))
 
     assert [
@@ -83,19 +92,19 @@ def test_weights_of_one_part_in_several_blocks_are_one_part() -> None:
 def test_one_weight_alone_is_named() -> None:
     """With all state of one parameter together."""
     assert ["the optimizer state of `w`"] == _parts(
-        Alive("optimizer state", "exp_avg of w", 7, 1), Alive("optimizer state", "step of w", 4, 1)
+        Alive("optimizer state", TensorName("exp_avg", "w"), 7, 1), Alive("optimizer state", TensorName("step", "w"), 4, 1)
     )
-    assert ["the gradient of `head.weight`"] == _parts(Alive("gradient", "gradient of head.weight", 7, 1))
+    assert ["the gradient of `head.weight`"] == _parts(Alive("gradient", TensorName("gradient", "head.weight"), 7, 1))
 
 
 def test_where_no_part_is_large_results_of_one_operator_are_one() -> None:
     """Of convolutions in eleven modules each has a small part; together they have most."""
     peak = sample.derivation()["memory.peak"].value
     assert peak is not None
-    alive = [Alive("activation", f"convolution at layer{i}", peak // 20 + i, 1) for i in range(11)]
+    alive = [Alive("activation", _output("convolution", f"layer{i}"), peak // 20 + i, 1) for i in range(11)]
 
     assert ["11 outputs of the convolution (`convolution`)", "the output of the ReLU (`relu`) at `last`"] == _parts(
-        *alive, Alive("temporary", "relu at last", 5, 1)
+        *alive, Alive("temporary", _output("relu", "last"), 5, 1)
     )
 
 
@@ -103,7 +112,9 @@ def test_results_of_equal_size_in_one_module_are_one_part() -> None:
     """Those of the loss make most of many peaks; a second output is named by its letter."""
     assert [
         "2 tensors of 70.0\u00a0kB each: the outputs of the loss's log-softmax (`log_softmax`) and `y` of the loss's ReLU (`relu`)"
-    ] == _parts(Alive("activation", "log_softmax at (loss)", 70_000, 1), Alive("temporary", "y of relu at (loss)", 70_000, 1))
+    ] == _parts(
+        Alive("activation", _output("log_softmax", "(loss)"), 70_000, 1), Alive("temporary", _output("relu", "(loss)", "y"), 70_000, 1)
+    )
 
 
 def test_outputs_of_one_operator_are_told_apart_by_their_roles() -> None:
@@ -133,24 +144,22 @@ def test_operators_of_the_paragraph_are_in_plain_words(operator: str, at: str, w
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        ("mm at h.*.mlp, last iteration, call 2 from the end", "the matmul (`mm`) at `h.*.mlp`, last iteration, call 2 from the end"),
         (
-            "add at h.*, iteration 2 of loop 1, last iteration of loop 2",
-            "the sum (`add`) at `h.*`, iteration 2 of loop 1, last iteration of loop 2",
+            PeakPlace("backward", "mm", "h.*.mlp", ", last iteration, call 2"),
+            "backward, after the matmul (`mm`) at `h.*.mlp`, last iteration, call 2",
         ),
-        ("mm at a, b", "the matmul (`mm`) at `a, b`"),
+        (PeakPlace("forward", "add", "a`b, at"), "forward, after the sum (`add`) at `a'b, at`"),
     ],
 )
-def test_the_place_of_a_candidate_is_in_plain_words(at: str, words: str) -> None:
-    """Its iteration and its call follow; a comma in a name begins neither."""
-    assert f"backward, after {words}" == place_in_words(f"backward, after {at}")
-    assert "before the first`'s".replace("`", "'") == place_in_words("before the first`'s")
+def test_the_place_of_a_candidate_is_in_plain_words(at: PeakPlace, words: str) -> None:
+    """Its iteration and its call follow; a comma in a name begins neither, and a backtick ends no name."""
+    assert words == place_in_words(at)
 
 
 def test_a_backtick_in_a_name_begins_no_code() -> None:
     """Neither in a parameter's name nor in a candidate's place."""
     line = live_bytes.timeline()
-    named = replace(line, alive=(Alive("parameter", "a`b", 1_200, 1),))
+    named = replace(line, alive=(Alive("parameter", TensorName(owner="a`b"), 1_200, 1),))
     story = peak_story(sample.derivation(), named)
 
     assert story is not None
@@ -165,13 +174,13 @@ def test_zero_divides_its_roles_in_every_candidate() -> None:
         full["memory.peak"],
         value=1000,
         candidates=(
-            Candidate("0", "optimizer", 1000, {}, {"optimizer state": 800, "activation": 200}),
-            Candidate("0", "backward", 900, {}, {"optimizer state": 80, "gradient": 32, "activation": 788}),
+            Candidate("0", PeakPlace("optimizer", "add_", "w"), 1000, {}, {"optimizer state": 800, "activation": 200}),
+            Candidate("0", _BACKWARD, 900, {}, {"optimizer state": 80, "gradient": 32, "activation": 788}),
         ),
     )
     derivation = sample.derivation(quantities={**full.quantities, "memory.peak": peak})
 
-    assert (ZeroStage(1, 8, 830, "backward"), ZeroStage(2, 8, 802, "backward")) == zero_stages(derivation)
+    assert (ZeroStage(1, 8, 830, _BACKWARD), ZeroStage(2, 8, 802, _BACKWARD)) == zero_stages(derivation)
     assert () == zero_stages(replace(derivation, options={**derivation.options, "mode": "infer"}))
 
 
@@ -179,7 +188,7 @@ def test_changes_of_which_only_a_bound_is_known_say_at_least() -> None:
     """Those of ZeRO; a cross-entropy in chunks only where its log-softmax is the largest tensor."""
     rows = [row.change for row in _story().levers if "at least" in row.change]
     line = live_bytes.timeline()
-    logits = replace(line, alive=(Alive("temporary", "log_softmax at (loss)", 1_200, 1), *line.alive[1:]))
+    logits = replace(line, alive=(Alive("temporary", _output("log_softmax", "(loss)"), 1_200, 1), *line.alive[1:]))
     story = peak_story(sample.derivation(), logits)
 
     assert ["ZeRO-1 on 8 devices, at least"] == rows[:1]
@@ -198,7 +207,7 @@ def test_the_best_change_keeps_the_work_of_the_step() -> None:
 def test_a_bound_below_the_best_change_is_mentioned_as_one() -> None:
     """Of ZeRO's stages only the lowest, of which the sample has 32,000 bytes; at 12,000 bytes of another change it is none."""
     fused = StepChange({"implementation": "fused"})
-    best = _story((PeakLever(fused, 50_000, "optimizer", 1),)).best
+    best = _story((PeakLever(fused, 50_000, _BACKWARD, 1),)).best
 
     assert best.endswith("). ZeRO-3 on 8 devices (not below 32.0\u00a0kB) may lower it more.")
     assert "Perhaps" not in _story().best
@@ -206,7 +215,7 @@ def test_a_bound_below_the_best_change_is_mentioned_as_one() -> None:
 
 def test_bf16_weights_come_with_what_they_do_to_the_training() -> None:
     """The bound is that of every bf16 number from 1 to 2: just below it an update is lost at all of them, at it not at 1."""
-    lever = PeakLever(StepChange({"precision": "bf16"}), 50_000, "optimizer", 1)
+    lever = PeakLever(StepChange({"precision": "bf16"}), 50_000, _BACKWARD, 1)
     best = _story((lever,)).best
     weights = torch.arange(1, 2, 2**-7, dtype=torch.float64)
     lost = weights * 2**-9 * 0.999
@@ -222,7 +231,7 @@ def test_bf16_weights_come_with_what_they_do_to_the_training() -> None:
 
 def test_a_change_that_raises_the_peak_is_no_lever() -> None:
     """The table still has it."""
-    story = _story((PeakLever(StepChange({"implementation": "foreach"}), 10**6, "optimizer", 1),))
+    story = _story((PeakLever(StepChange({"implementation": "foreach"}), 10**6, _BACKWARD, 1),))
 
     assert story.best.startswith("None of the changes below whose peak is derived exactly. ZeRO-3")
     assert "implementation foreach" == story.levers[0].change

@@ -1,0 +1,46 @@
+"""Names of tensors and of peak candidates, as data: a page links or words their parts, ``str`` is the name as one text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MODEL_INPUT = "model input"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorName:
+    """What a tensor is called: ``exp_avg of w`` (a ``part`` of its ``owner``), or ``Y of gelu at mlp``, the output of an ``operator``."""
+
+    part: str = ""
+    owner: str = ""
+    operator: str = ""
+    module_path: str = ""
+
+    def __str__(self) -> str:
+        whole = f"{f'{self.part} of ' if self.part else ''}{self.owner or self.operator}"
+        return f"{whole} at {self.module_path}" if self.module_path else whole
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBefore:
+    """The row of saved tensors that counts a storage: its tensor, and the module path at which that is saved."""
+
+    tensor: TensorName
+    module_path: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor}, saved at {self.module_path}"
+
+
+@dataclass(frozen=True, slots=True)
+class PeakPlace:
+    """Where in the step a peak candidate is: after an operator, without its overload. ``iteration`` says in which iterations and at which
+    call: ``, last iteration, call 2``."""
+
+    phase: str
+    operator: str
+    module_path: str
+    iteration: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.phase}, after {self.operator} at {self.module_path}{self.iteration}"
