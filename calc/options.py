@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from calc.errors import BadInputError, suggestion
@@ -14,84 +14,99 @@ from calc.symbolic.assignments import TYPED, sizes_text
 
 @dataclass(frozen=True, slots=True)
 class NamedOptimizer:
-    """A named optimizer. ``kind`` is its class in torch.optim; ``given`` are arguments that override the ``defaults``.
+    """A named optimizer. ``kind`` is its class in torch.optim; ``overrides`` are arguments that override the ``defaults``.
 
-    ``state`` is the optimizer state in bytes of a parameter tensor of n elements, s bytes each, with last two sizes r and c. Step counters
-    and other scalars take 4 bytes each. ``vectors`` is the state of a tensor with fewer than two dimensions, where it differs. ``ways`` are
+    It stores so many ``values`` for each element of a parameter, and ``counters`` bytes for each parameter tensor: step counters and other
+    scalars. Where it is ``factored``, a tensor of at least two dimensions has one value for each row and each column instead. ``ways`` are
     the implementations that torch has besides the loop.
     """
 
     name: str
     kind: str
-    defaults: str
-    state: str
-    overrides: str = ""
-    vectors: str = ""
+    defaults: Mapping[str, Any]
+    values: int
+    counters: int = 0
+    factored: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     ways: tuple[str, ...] = ("foreach",)
     about: str = ""
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of torch's class."""
+        return {**self.defaults, **self.overrides}
+
+    @property
     def call(self) -> str:
-        """The constructor call as text: the defaults, overridden by ``given``."""
-        overrides = dict(_pairs(self.overrides))
-        pairs = dict(_pairs(self.defaults)) | overrides
-        return f"{self.kind}({sizes_text(pairs, TYPED)})"
+        """The constructor call as text."""
+        return f"{self.kind}({sizes_text(self.arguments, TYPED)})"
+
+    @property
+    def state(self) -> str:
+        """The optimizer state in bytes of a parameter tensor of n elements, s bytes each, with last two sizes r and c."""
+        return self._state("s*(n/c + n/r)") if self.factored else self._state(self._each)
+
+    @property
+    def vectors(self) -> str:
+        """The state of a tensor with fewer than two dimensions, where it differs."""
+        return self._state(self._each) if self.factored else ""
 
     @property
     def words(self) -> str:
         """The optimizer state in bytes, as text."""
         vectors = f", {self.vectors} where it has fewer than two dimensions" if self.vectors else ""
-        return f"{self.state} bytes{vectors}" if self.state != "0" else "nothing"
+        return f"{self.state} bytes{vectors}" if self.values else "nothing"
+
+    @property
+    def _each(self) -> str:
+        return "s*n" if self.values == 1 else f"{self.values}*s*n" if self.values else "0"
+
+    def _state(self, values: str) -> str:
+        return f"{values} + {self.counters}" if self.counters else values
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """``lr=0.1, betas=(0.9, 0.999)`` as (name, value) pairs, split at the commas outside brackets."""
-    named_values: list[tuple[str, str]] = []
-    depth, start = 0, 0
-    for at, sign in enumerate(f"{text},"):
-        depth += (sign == "(") - (sign == ")")
-        if sign == "," and not depth:
-            name, equals, value = text[start:at].strip().partition("=")
-            named_values += [(name, value)] if equals else []
-            start = at + 1
-    return named_values
-
-
-_SGD = "lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=False"
-_RMSPROP = "lr=0.01, alpha=0.99, eps=1e-08, weight_decay=0, momentum=0, centered=False"
-_ADAMW = "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, amsgrad=False"
+_SGD = {"lr": 0.001, "momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False}
+_RMSPROP = {"lr": 0.01, "alpha": 0.99, "eps": 1e-08, "weight_decay": 0, "momentum": 0, "centered": False}
+_BETAS = {"betas": (0.9, 0.999), "eps": 1e-08}
+_ADAM = {"lr": 0.001, **_BETAS, "weight_decay": 0}
+_ADAMW = {"lr": 0.001, **_BETAS, "weight_decay": 0.01, "amsgrad": False}
+_ASGD = {"lr": 0.01, "lambd": 0.0001, "alpha": 0.75, "t0": 1000000.0, "weight_decay": 0}
+_MUON = {
+    "lr": 0.001, "weight_decay": 0.1, "momentum": 0.95, "nesterov": True, "ns_coefficients": (3.4445, -4.775, 2.0315), "eps": 1e-07,
+    "ns_steps": 5, "adjust_lr_fn": None,
+}  # fmt: skip
 _ALL = ("foreach", "fused")
 
 _NAMED = (
-    NamedOptimizer("sgd", "SGD", _SGD, "0", ways=_ALL),
-    NamedOptimizer("momentum", "SGD", _SGD, "s*n", "momentum=0.9", ways=_ALL),
-    NamedOptimizer("nesterov", "SGD", _SGD, "s*n", "momentum=0.9, nesterov=True", ways=_ALL),
-    NamedOptimizer("adagrad", "Adagrad", "lr=0.01, lr_decay=0, weight_decay=0, eps=1e-10", "s*n + 4", ways=_ALL),
-    NamedOptimizer("rmsprop", "RMSprop", _RMSPROP, "s*n + 4"),
-    NamedOptimizer("rmsprop-momentum", "RMSprop", _RMSPROP, "2*s*n + 4", "momentum=0.9"),
-    NamedOptimizer("rmsprop-centered", "RMSprop", _RMSPROP, "2*s*n + 4", "centered=True"),
-    NamedOptimizer("adam", "Adam", "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, amsgrad=False", "2*s*n + 4", ways=_ALL),
-    NamedOptimizer("adamw", "AdamW", _ADAMW, "2*s*n + 4", ways=_ALL),
-    NamedOptimizer("amsgrad", "AdamW", _ADAMW, "3*s*n + 4", "amsgrad=True", ways=_ALL),
-    NamedOptimizer("adamax", "Adamax", "lr=0.002, betas=(0.9, 0.999), eps=1e-08, weight_decay=0", "2*s*n + 4"),
-    NamedOptimizer("nadam", "NAdam", "lr=0.002, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, momentum_decay=0.004", "2*s*n + 8"),
-    NamedOptimizer("radam", "RAdam", "lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0", "2*s*n + 4"),
-    NamedOptimizer("adadelta", "Adadelta", "lr=1.0, rho=0.9, eps=1e-06, weight_decay=0", "2*s*n + 4"),
-    NamedOptimizer("asgd", "ASGD", "lr=0.01, lambd=0.0001, alpha=0.75, t0=1000000.0, weight_decay=0", "s*n + 12"),
-    NamedOptimizer("rprop", "Rprop", "lr=0.01, etas=(0.5, 1.2), step_sizes=(1e-06, 50)", "2*s*n + 4"),
+    NamedOptimizer("sgd", "SGD", _SGD, 0, ways=_ALL),
+    NamedOptimizer("momentum", "SGD", _SGD, 1, overrides={"momentum": 0.9}, ways=_ALL),
+    NamedOptimizer("nesterov", "SGD", _SGD, 1, overrides={"momentum": 0.9, "nesterov": True}, ways=_ALL),
+    NamedOptimizer("adagrad", "Adagrad", {"lr": 0.01, "lr_decay": 0, "weight_decay": 0, "eps": 1e-10}, 1, 4, ways=_ALL),
+    NamedOptimizer("rmsprop", "RMSprop", _RMSPROP, 1, 4),
+    NamedOptimizer("rmsprop-momentum", "RMSprop", _RMSPROP, 2, 4, overrides={"momentum": 0.9}),
+    NamedOptimizer("rmsprop-centered", "RMSprop", _RMSPROP, 2, 4, overrides={"centered": True}),
+    NamedOptimizer("adam", "Adam", {**_ADAM, "amsgrad": False}, 2, 4, ways=_ALL),
+    NamedOptimizer("adamw", "AdamW", _ADAMW, 2, 4, ways=_ALL),
+    NamedOptimizer("amsgrad", "AdamW", _ADAMW, 3, 4, overrides={"amsgrad": True}, ways=_ALL),
+    NamedOptimizer("adamax", "Adamax", {"lr": 0.002, **_BETAS, "weight_decay": 0}, 2, 4),
+    NamedOptimizer("nadam", "NAdam", {"lr": 0.002, **_BETAS, "weight_decay": 0, "momentum_decay": 0.004}, 2, 8),
+    NamedOptimizer("radam", "RAdam", _ADAM, 2, 4),
+    NamedOptimizer("adadelta", "Adadelta", {"lr": 1.0, "rho": 0.9, "eps": 1e-06, "weight_decay": 0}, 2, 4),
+    NamedOptimizer("asgd", "ASGD", _ASGD, 1, 12),
+    NamedOptimizer("rprop", "Rprop", {"lr": 0.01, "etas": (0.5, 1.2), "step_sizes": (1e-06, 50)}, 2, 4),
     NamedOptimizer(
         "adafactor",
         "Adafactor",
-        "lr=0.01, beta2_decay=-0.8, eps=(None, 0.001), d=1.0, weight_decay=0.0",
-        "s*(n/c + n/r) + 4",
-        vectors="s*n + 4",
+        {"lr": 0.01, "beta2_decay": -0.8, "eps": (None, 0.001), "d": 1.0, "weight_decay": 0.0},
+        1,
+        4,
+        factored=True,
     ),
     NamedOptimizer(
         "muon",
         "Muon",
-        "lr=0.001, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.775, 2.0315), eps=1e-07, ns_steps=5,"
-        " adjust_lr_fn=None",
-        "s*n",
+        _MUON,
+        1,
         ways=(),
         about="for hidden matrices: parameters of two dimensions that belong to no embedding and not to the last linear layer;"
         " AdamW updates the others",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -35,15 +34,8 @@ def build(options: Options, spec: Spec, module: nn.Module, stepped: Sequence[Par
         return MuonAndAdamW(module, stepped)
     # foreach=False is passed for "loop" too: it is torch's default only on CPU, and other devices must run the same.
     implementation = {"fused": True} if options.implementation == "fused" else {"foreach": options.implementation == "foreach"}
-    optimizer: torch.optim.Optimizer = getattr(torch.optim, row.kind)(stepped, **_arguments(row.overrides), **implementation)
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, row.kind)(stepped, **row.overrides, **implementation)
     return optimizer
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """``momentum=0.9, nesterov=True`` as keyword arguments."""
-    call = ast.parse(f"f({text})", mode="eval").body
-    assert isinstance(call, ast.Call)
-    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
 
 
 def _of_spec(spec: Spec, stepped: Sequence[Parameter]) -> torch.optim.Optimizer:

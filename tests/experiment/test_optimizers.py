@@ -58,7 +58,7 @@ def built(known: NamedOptimizer, parameters: list[nn.Parameter], **more: Any) ->
 def test_the_defaults_that_are_listed_are_those_of_the_class(known: NamedOptimizer) -> None:
     """Each is written as the class has it, and none that changes what a step runs is left out."""
     parameters = inspect.signature(getattr(torch.optim, known.kind).__init__).parameters
-    listed = eval(f"dict({known.defaults})", {})
+    listed = known.defaults
     others = {"self", "params", "foreach", "fused", "capturable", "differentiable", "maximize", "decoupled_weight_decay"}
 
     assert {n: parameters[n].default for n in listed} == listed

@@ -28,6 +28,7 @@ from calc.capacity.questions.question import (
     Values,
     Variable,
 )
+from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
@@ -175,7 +176,7 @@ def _formats(values: Values, model: QuestionModel | None) -> Sequence[FurtherRes
     rows = []
     for name, (text, meaning) in WEIGHT_BYTES.items():
         note = meaning
-        size = read = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
+        size = read = values["N"] * evaluate_text(text, {})
         if model is not None:
             own = model.in_use.weights(name)
             size, read, note = Fraction(own.nbytes), own.read(), "scales included; tensors that libraries keep in bf16 stay in bf16"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -27,6 +26,7 @@ from calc.capacity.questions.question import (
     Variable,
 )
 from calc.options import NAMED_OPTIMIZERS
+from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
@@ -50,46 +50,39 @@ _SUM = Equation("b", "w + q + m + o", "weights, gradients, copies and optimizer 
 
 
 def _recipe(weights: int, copy: int, description: str) -> tuple[Equation, ...]:
-    item = 4 if copy else weights
     return (
         Equation("w", str(weights), f"{description}: {weights} bytes each"),
         Equation("q", str(weights), "a gradient for every weight, in its format"),
         Equation("m", str(copy), "an fp32 copy of each weight" if copy else "no copies: the optimizer steps the weights themselves"),
-        Equation("i", str(item), "the optimizer keeps its values in the format of what it steps"),
+        Equation("i", str(copy or weights), "the optimizer keeps its values in the format of what it steps"),
     )
 
 
+# Bytes of a weight, of its fp32 copy, and the weights' format in words.
+_RECIPES = {
+    "fp32": (4, 0, "fp32"),
+    "bf16-autocast": (4, 0, "fp32, cast to bf16 while the forward runs"),
+    "fp16-autocast": (4, 0, "fp32, cast to fp16 while the forward runs"),
+    "bf16": (2, 0, "bf16"),
+    "bf16-master": (2, 4, "bf16"),
+}
 PRECISION = QuestionChoice(
     "precision",
     "recipe of number formats",
-    {
-        "fp32": _recipe(4, 0, "fp32"),
-        "bf16-autocast": _recipe(4, 0, "fp32, cast to bf16 while the forward runs"),
-        "fp16-autocast": _recipe(4, 0, "fp32, cast to fp16 while the forward runs"),
-        "bf16": _recipe(2, 0, "bf16"),
-        "bf16-master": _recipe(2, 4, "bf16"),
-    },
+    {name: _recipe(*recipe) for name, recipe in _RECIPES.items()},
     "weights and optimizer in fp32",
 )
-
-
-def _values_stored(state: str) -> int | None:
-    """Number of values that an optimizer stores per parameter; None if that depends on shapes."""
-    match = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
-    if match is None:
-        return None
-    return 0 if state == "0" else int(match[1] or 1)
 
 
 def _offered(name: str) -> bool:
     """Whether the state of an optimizer is a constant number of values per parameter."""
     rule = NAMED_OPTIMIZERS[name]
-    return not rule.vectors and not rule.about and _values_stored(rule.state) is not None
+    return not rule.factored and not rule.about
 
 
 def _stored(name: str) -> Equation:
     row = NAMED_OPTIMIZERS[name]
-    count = _values_stored(row.state)
+    count = row.values
     return Equation("o", f"{count}*i", f"{row.kind} keeps {count} {'value' if count == 1 else 'values'} for each parameter")
 
 
@@ -99,7 +92,7 @@ OPTIMIZER = QuestionChoice(
     "optimizer",
     {name: (_stored(name),) for name in (*_FIRST, *(n for n in NAMED_OPTIMIZERS if n not in _FIRST)) if _offered(name)},
     "the usual one",
-    {n: "step counters of the optimizer, 4 bytes a tensor, are not counted" for n, row in NAMED_OPTIMIZERS.items() if "+" in row.state},
+    {n: "step counters of the optimizer, 4 bytes a tensor, are not counted" for n, row in NAMED_OPTIMIZERS.items() if row.counters},
 )
 _STATE_OF = (PRECISION, OPTIMIZER)
 
@@ -177,20 +170,16 @@ def _room(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
     """The largest model for each precision of inference and training, as rows."""
     memory = values["A"]
     rows = [
-        FurtherResult(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", meaning)
+        FurtherResult(f"use, weights in {name}", Fraction(int(memory / evaluate_text(text, {}))), "parameters", meaning)
         for name, (text, meaning) in WEIGHT_BYTES.items()
         if name in ("bf16", "fp8", "int4")
     ]
     for precision in ("bf16", "bf16-master", "fp32"):
-        values_of = {e.symbol: Fraction(e.expr) for e in PRECISION.options[precision]}
-        per_parameter = values_of["w"] + values_of["q"] + values_of["m"] + 2 * values_of["i"]
+        weights, copy, _description = _RECIPES[precision]
+        per_parameter = 2 * weights + copy + 2 * (copy or weights)
         meaning = f"{per_parameter} bytes each: weights, gradients, copies and AdamW's two values"
-        rows.append(FurtherResult(f"training, AdamW, {precision}", Fraction(int(memory / per_parameter)), "parameters", meaning))
+        rows.append(FurtherResult(f"training, AdamW, {precision}", Fraction(memory // per_parameter), "parameters", meaning))
     return rows
-
-
-def _number(text: str) -> Fraction:
-    return sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
 
 
 WHAT_FITS = Question(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import BadInputError
-from calc.options import MASTER, NAMED_OPTIMIZERS, PRECISIONS, REFUSED, made
-from calc.symbolic.exact import evaluate_text
+from calc.options import MASTER, NAMED_OPTIMIZERS, PRECISIONS, made
 
 # Bytes of a weight, of its gradient, of its fp32 copy.
 _FORMATS = {"fp32": (4, 4, 0), "bf16-autocast": (4, 4, 0), "fp16-autocast": (4, 4, 0), "bf16": (2, 2, 0), MASTER: (2, 2, 4)}
@@ -33,12 +32,10 @@ def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
     if precision not in _FORMATS or optimizer not in NAMED_OPTIMIZERS:
         raise BadInputError(f"{precision} with {optimizer} has no table of bytes: use {', '.join(PRECISIONS)} and a named optimizer")
     weights, gradients, master = _FORMATS[precision]
-    rule = NAMED_OPTIMIZERS[optimizer].state
-    if optimizer in REFUSED or "r" in rule or "c" in rule or NAMED_OPTIMIZERS[optimizer].vectors:
+    rule = NAMED_OPTIMIZERS[optimizer]
+    if rule.factored:
         raise BadInputError(
             f"{optimizer} keeps rows and columns of a matrix, not bytes per parameter: use adamw, sgd, momentum or the like"
         )
-    size = master or weights
-    counter = int(evaluate_text(rule, {"s": size, "n": 0}))
-    per_parameter = int(evaluate_text(rule, {"s": size, "n": 1})) - counter
-    return State(weights, gradients, per_parameter, master, f"{precision}, {optimizer}", counter)
+    per_parameter = rule.values * (master or weights)
+    return State(weights, gradients, per_parameter, master, f"{precision}, {optimizer}", rule.counters)

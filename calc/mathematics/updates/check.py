@@ -10,7 +10,7 @@ import numpy as np
 
 from calc.errors import BadInputError
 from calc.mathematics.updates.run import Array, letters, run
-from calc.mathematics.updates.table import UpdateRule, keywords
+from calc.mathematics.updates.table import UpdateRule
 from calc.options import NAMED_OPTIMIZERS
 from calc.pipeline.verdict import Verdict, judged
 
@@ -83,4 +83,4 @@ def _fixed(rule: UpdateRule, values: Mapping[str, float]) -> dict[str, object]:
     """Keywords without a variable, such as switches; all variables for the lecture's own class."""
     if rule.name not in NAMED_OPTIMIZERS:
         return dict(values)
-    return {keyword: value for keyword, value in keywords(NAMED_OPTIMIZERS[rule.name]).items() if isinstance(value, bool)}
+    return {keyword: value for keyword, value in NAMED_OPTIMIZERS[rule.name].arguments.items() if isinstance(value, bool)}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from calc.errors import BadInputError, suggestion
-from calc.options import NAMED_OPTIMIZERS, REFUSED, NamedOptimizer
+from calc.options import NAMED_OPTIMIZERS, REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class UpdateRule:
         """Every letter with its default."""
         if self.name not in NAMED_OPTIMIZERS:
             return dict(self.values)
-        keyword_values = keywords(NAMED_OPTIMIZERS[self.name])
+        keyword_values = NAMED_OPTIMIZERS[self.name].arguments
         defaults: dict[str, float] = {}
         for keyword, letters in self.letters.items():
             values = keyword_values[keyword] if len(letters) > 1 else (keyword_values[keyword],)
@@ -63,13 +61,6 @@ class UpdateRule:
         """The keywords of torch's class for values of the letters."""
         picked = {keyword: tuple(values[letter] for letter in letters) for keyword, letters in self.letters.items()}
         return {keyword: numbers if len(numbers) > 1 else numbers[0] for keyword, numbers in picked.items()}
-
-
-def keywords(entry: NamedOptimizer) -> dict[str, Any]:
-    """The keyword arguments of torch's class, parsed from the text of the call."""
-    call = ast.parse(entry.call, mode="eval").body
-    assert isinstance(call, ast.Call)
-    return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
 
 
 _DECAY = UpdateEquation("g", "g + wd*theta", "weight decay as an L2 penalty: wd/2 times the squared parameter, added to the loss")
