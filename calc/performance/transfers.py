@@ -88,7 +88,7 @@ def ahead(workers: Number, prefetch: Number, batch: Number) -> WorkedCalculation
             worked_input("n", batch, "bytes", "bytes of a batch"),
         ),
         (
-            WorkedStep("a", "W*p", "batches", "batches loaded ahead", "a new index is sent only when a batch is taken, from W*p at first"),
+            WorkedStep("a", "W*p", "batches", "batches loaded ahead", "a new index is sent only when a batch is taken, from W·p at first"),
             WorkedStep("m", "(a + 1)*n", "bytes", "memory of the batches on the host", "those ahead and the one in use"),
         ),
         ("memory-mapped pages and the workers' own memory come on top",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports.lecture.claim import Topic
-from reports.lecture.lab import Lab
+from reports.lecture.lab import Lab, in_sentence
 from reports.lecture.runs import experiment
 from reports.lecture.training import LOOSE
 from reports.lecture.verdicts import ClaimFinding, number, readings, same, true
@@ -44,7 +44,8 @@ def _(lab: Lab) -> ClaimFinding:
 @CRUNCHER.claim("cruncher-params", "It has D²·layers + D parameters.")
 def _(lab: Lab) -> ClaimFinding:
     text = lab.derive("cruncher", None, **_SPEC)["parameters"].text
-    because = f"derived as {text}; {quantity(lab, 'parameters')} at D = 4 and two layers, {measured(lab, 'parameters')} in a real run"
+    at_4 = f"{quantity(lab, 'parameters')} at D = 4 and two layers, {measured(lab, 'parameters')} in a real run"
+    because = f"derived as {in_sentence(text)}; {at_4}"
     return same("D**2*L + D", text, because, _BY)
 
 
@@ -101,7 +102,8 @@ def _(lab: Lab) -> ClaimFinding:
 @CRUNCHER.claim("cruncher-6bn", "A step takes 6 · B · parameters FLOP.")
 def _(lab: Lab) -> ClaimFinding:
     total = sum(quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
-    texts = " + ".join(str(lab.derive("cruncher", None, **_SPEC)[f"flops.{phase}.matmul"].text) for phase in ("forward", "backward"))
+    derivation = lab.derive("cruncher", None, **_SPEC)
+    texts = " + ".join(in_sentence(derivation[f"flops.{phase}.matmul"].text) for phase in ("forward", "backward"))
     because = f"executed are {texts}: 2·B·D² less, for the first layer's input"
     return number(str(6 * _AT["B"] * quantity(lab, "parameters")), total, because, _BY, unit="FLOP", within=LOOSE)
 

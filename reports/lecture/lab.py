@@ -15,9 +15,26 @@ from calc.options import made
 from calc.pipeline.check import Report, check
 from calc.pipeline.pipeline import derive
 from calc.spec import Spec
+from calc.symbolic.expression import Expression, Number
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import TextWriter
 from reports.lecture.runs import own_spec
+from reports.typeset.plain import SUPERSCRIPTS
 
 Progress = Callable[[str], None]
+
+
+class _InSentence(TextWriter):
+    """With a dot between factors and raised exponents: ``2·B·D²``."""
+
+    def exponent(self, exponent: Expression) -> str:
+        return str(exponent.value).translate(SUPERSCRIPTS) if isinstance(exponent, Number) else super().exponent(exponent)
+
+
+def in_sentence(text: object) -> str:
+    """An expression as the sentences of the lecture write it."""
+    return _InSentence("·").written(parse(str(text)))[0]
+
 
 
 class Lab:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -47,6 +46,7 @@ from reports.page.parts import BADGES, formula, sentence, sizes_text
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
+from reports.typeset.plain import SUPERSCRIPTS
 from reports.writers import html, markdown
 from reports.writers.render import Look
 from reports.writers.terminal import Terminal, bold
@@ -178,12 +178,6 @@ def provenance() -> Iterator[tuple[str, str]]:
     yield "sources", "calc/data/hardware.toml for accelerators, calc/data/lecture_sources.toml for papers, laws and figures of others"
 
 
-def _prose(text: str) -> str:
-    """A sentence with expressions in mathematical notation: ``2·B·D²`` for ``2*B*D**2``."""
-    powers = re.sub(r"\*\*(\d+)", lambda match: match[1].translate(_POWERS), text)
-    return sentence(re.sub(r"(?<=[\w)])\*(?=[\w(])", "·", powers))
-
-
 def _topics(audited: Audit) -> Iterator[TopicView]:
     by_topic: dict[str, list[AuditedClaim]] = {}
     for c in audited.claims:
@@ -200,7 +194,7 @@ def _claim(c: AuditedClaim) -> ClaimRow:
         says=c.claim.says,
         badge=VERDICT_BADGES[f.verdict],
         value=shown(f.value, f.unit),
-        because=_prose(f.because),
+        because=sentence(f.because),
         computed_by=f.computed_by,
         rests_on=f.rests_on,
     )
@@ -236,12 +230,12 @@ def _system(system: LectureSystem, worked: SystemResult, anchors: Anchors) -> Sy
         anchor=f"system-{system.number:02}",
         title=system.title,
         asks=sentence(f"It computes {system.asks}"),
-        rows=tuple((r.quantity, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
+        rows=tuple((r.quantity, shown(r.value, r.unit), sentence(r.because)) for r in worked.rows),
         calculations=tuple(map(_calculation, worked.calculations)),
         derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
         equations=equations(worked),
         checks=tuple(map(_check, worked.checks)),
-        notes=tuple(_prose(note) for note in worked.notes),
+        notes=tuple(sentence(note) for note in worked.notes),
     )
 
 
@@ -268,7 +262,7 @@ def _calculation(calculation: WorkedCalculation) -> WorkedCalculationView:
                 formula(tree),
                 formula(put),
                 shown(line.value, line.unit),
-                _prose(line.because),
+                sentence(line.because),
             )
         )
         values[line.symbol] = line.value
@@ -276,7 +270,7 @@ def _calculation(calculation: WorkedCalculation) -> WorkedCalculationView:
         (formula(expressions.parse(g.symbol)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
         for g in calculation.inputs
     )
-    return WorkedCalculationView(calculation.name, givens, tuple(lines), tuple(_prose(n) for n in calculation.notes))
+    return WorkedCalculationView(calculation.name, givens, tuple(lines), tuple(sentence(n) for n in calculation.notes))
 
 
 def _numbers_in(tree: Expression, values: Mapping[str, Fraction]) -> Expression:
@@ -319,13 +313,12 @@ def _quotients(derivation: SystemDerivation) -> dict[str, int]:
 
 def _check(c: SystemVerdict) -> CheckView:
     measured = "not measured" if c.measured is None else shown(c.measured)
-    return CheckView(c.quantity, shown(c.derived), measured, BADGES[c.verdict], _prose(c.instrument), c.because or "–")
+    return CheckView(c.quantity, shown(c.derived), measured, BADGES[c.verdict], sentence(c.instrument), c.because or "–")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------------------
 
 _LARGEST = 10**15
-_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def shown(value: Any, unit: str = "") -> str:
@@ -347,7 +340,7 @@ def _number(value: Fraction) -> str:
     if -4 <= exponent < 6:
         return f"{float(value):,.6g}".replace("-", numbers.MINUS)
     mantissa = mantissa.rstrip("0").rstrip(".").replace("-", numbers.MINUS)
-    return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(_POWERS)}"
+    return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
 def show_claims(audited: Audit, out: Terminal) -> None:

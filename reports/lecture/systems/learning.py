@@ -20,7 +20,7 @@ from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.writer import TextWriter
-from reports.lecture.lab import Lab
+from reports.lecture.lab import Lab, in_sentence
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
 from reports.lecture.runs import experiment, moments, resumed, variances
@@ -104,7 +104,7 @@ def _optimizers(lab: Lab) -> SystemResult:
     for name in _OPTIMIZERS:
         update = rule(name)
         counts = as_written(update)
-        equations = ", ".join(f"{e.target} ← {e.text}" for e in update.equations)
+        equations = ", ".join(f"{e.target} ← {in_sentence(e.text)}" for e in update.equations)
         rows.append(
             SystemAnswer(
                 name,
