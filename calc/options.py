@@ -116,15 +116,20 @@ NAMED_OPTIMIZERS: Mapping[str, NamedOptimizer] = {row.name: row for row in _NAME
 
 # Classes of torch.optim whose step has no closed form, each with the reason and the alternative.
 REFUSED: Mapping[str, str] = {
-    "lbfgs": "optimizer 'lbfgs' is refused: it repeats forward and backward up to 20 times a step, until a data-dependent criterion is"
+    "lbfgs": "it repeats forward and backward up to 20 times a step, until a data-dependent criterion is"
     " met, so a step has no closed form; its state with a full history of m = 100 and N elements in all is in napkin list optimizers",
-    "sparse-adam": "optimizer 'sparse-adam' is refused: torch's SparseAdam takes sparse gradients only, and the size of one depends on the"
+    "sparse-adam": "torch's SparseAdam takes sparse gradients only, and the size of one depends on the"
     " data; use adam or adamw with dense gradients",
 }
 
 # Bytes of state of torch.optim.LBFGS, from its source: m = 100 directions and m differences of gradients, the last direction and the last
 # gradient, each of all N trained elements; two scalars per pair of the history (one stored, one temporary); the first direction's scale.
 LBFGS_STATE = "(2*m + 2)*s*N + (2*m + 1)*s"
+
+
+def refusal(name: str) -> str:
+    """Why an optimizer of ``REFUSED`` is refused, as a message."""
+    return f"optimizer {name!r} is refused: {REFUSED[name]}"
 
 
 def named(name: str) -> str:
@@ -183,7 +188,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, str) and self.optimizer in REFUSED:
-            raise BadInputError(REFUSED[self.optimizer])
+            raise BadInputError(refusal(self.optimizer))
         _check("optimizer", self.optimizer, OPTIMIZERS)
         if isinstance(self.precision, str) and self.precision.startswith(("fp8", "float8")):
             raise BadInputError(FP8_REFUSED)

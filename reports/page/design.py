@@ -151,8 +151,7 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
         *_claims(derivation, allocated, " and "),
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
-    parts = (part.partition(": ") for part in story.parts)
-    largest = "; ".join(f"{tensors} ({share})" for share, _, tensors in parts)
+    largest = "; ".join(f"{part.words} ({part.share}, {part.size})" for part in story.parts)
     yield (ClaimPart(f"{story.when} Its largest parts: {largest}.".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (

@@ -31,8 +31,26 @@ class EquationRow:
 
 @dataclass(frozen=True, slots=True)
 class EquationTable:
-    title: str
+    """The equations of a ``layer``, which are those of every one that matches ``pattern``. ``others``: layers that have them with other
+    widths."""
+
+    direction: str
+    layer: str
+    pattern: str
     rows: tuple[EquationRow, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        layer = f": {self.layer}" if self.layer else ""
+        pattern = f", as in every {self.pattern}" if self.pattern else ""
+        others = f"; with other widths: {', '.join(self.others)}" if self.others else ""
+        return f"{self.direction}{layer}{pattern}{others}"
+
+    @property
+    def layers(self) -> str:
+        """All layers of the table, or its direction where it is of no layer."""
+        return f"{self.layer} and every {self.pattern}" if self.pattern else self.layer or self.direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +92,11 @@ def one_of_each_kind(section: ModelSection) -> ModelSection:
     kinds: dict[tuple[str, ...], list[EquationTable]] = {}
     for table in section.tables:
         kinds.setdefault(tuple(_LAYER.sub("#", row.equation) for row in table.rows), []).append(table)
-    return replace(section, tables=tuple(replace(first, title=_with_others(first, others)) for first, *others in kinds.values()))
+    tables = (replace(first, others=tuple(table.layers for table in others)) for first, *others in kinds.values())
+    return replace(section, tables=tuple(tables))
 
 
 _LAYER = re.compile(r"(?<=[A-Za-z_.])\d+(?=\.)")  # in a module path: layer3.0.
-
-
-def _with_others(first: EquationTable, others: Sequence[EquationTable]) -> str:
-    titles = [table.title.rpartition(": ")[2].replace(", as in", " and") for table in others]
-    return f"{first.title}; with other widths: {', '.join(titles)}" if titles else first.title
 
 
 def matmuls_only(section: ModelSection, others: str) -> ModelSection:
@@ -106,15 +120,14 @@ def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
     matrix = {id(entry): of for entry, of in zip(*parts, strict=True)}
     for group in groups(parts[0]):
         shown = [matrix[id(entry)] if entry.equation.flops != 0 else entry for entry in group.entries]
-        yield EquationTable(_title(group), tuple(_row(entry, derived) for entry in shown))
+        yield _table(group, tuple(_row(entry, derived) for entry in shown))
 
 
-def _title(group: EquationGroup) -> str:
+def _table(group: EquationGroup, rows: tuple[EquationRow, ...]) -> EquationTable:
     """Of equal layers, the one whose equations follow is named: they read the layer before it, or the gradient of the layer after it."""
     direction = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
-    if len(group.layers) > 1:
-        return f"{direction}: {group.layers[0]}, as in every {group.title}"
-    return f"{direction}: {group.title}" if group.title else direction
+    alike = len(group.layers) > 1
+    return EquationTable(direction, group.layers[0] if alike else group.title, group.title if alike else "", rows)
 
 
 def _row(entry: EquationEntry, derived: Derived) -> EquationRow:

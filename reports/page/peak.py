@@ -19,7 +19,7 @@ from reports.page.model import TypesetFormula
 from reports.page.operator_words import in_words, place_in_words
 from reports.page.parts import at_hand, chapter_anchor, formula
 from reports.page.peak_candidates import phase_of, short
-from reports.page.peak_parts import largest_parts
+from reports.page.peak_parts import PeakPart, largest_parts
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
 
@@ -42,7 +42,7 @@ class PeakStory:
     without its largest tensors. ``target``: the chapter that derives it. Names of code are between backticks."""
 
     when: str
-    parts: tuple[str, ...]
+    parts: tuple[PeakPart, ...]
     term: TypesetFormula | None
     term_share: str
     fit: str
@@ -109,8 +109,10 @@ def _fit(peak: int, board: Accelerator) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _BoundedChange:
-    """A change of which only a lower bound in bytes is derived, all else unchanged. ``at``: where the step then has that much."""
+    """A change of which only a lower bound in bytes is derived, all else unchanged. ``kind``: what changes of different strengths share.
+    ``at``: where the step then has that much."""
 
+    kind: str
     change: str
     least: int
     at: str
@@ -120,9 +122,9 @@ def _bounds(derivation: Derivation, timeline: Timeline | None) -> Iterator[_Boun
     """Cross-entropy in chunks, and the stages of ZeRO."""
     if timeline is not None and timeline.without_largest is not None and _is_chunkable(timeline):
         highest = timeline.without_largest.highest
-        yield _BoundedChange("cross-entropy in chunks of tokens", highest.total, f"{highest.phase}{_place(highest)}")
+        yield _BoundedChange("cross-entropy", "cross-entropy in chunks of tokens", highest.total, f"{highest.phase}{_place(highest)}")
     for z in zero_stages(derivation):
-        yield _BoundedChange(f"ZeRO-{z.stage} on {z.devices} devices", z.peak, place_in_words(z.at))
+        yield _BoundedChange("ZeRO", f"ZeRO-{z.stage} on {z.devices} devices", z.peak, place_in_words(z.at))
 
 
 def _bound_row(bound: _BoundedChange, peak: int, board: Accelerator) -> LeverRow:
@@ -192,7 +194,7 @@ def caution(change: StepChange, derivation: Derivation) -> str:
 
 def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
     """The bounds below ``least``, of the stages of ZeRO only the lowest, as a sentence."""
-    lowest = {bound.change.partition("-")[0]: bound for bound in sorted(bounds, key=lambda bound: -bound.least) if bound.least < least}
+    lowest = {bound.kind: bound for bound in sorted(bounds, key=lambda bound: -bound.least) if bound.least < least}
     if not lowest:
         return ""
     listed = " and ".join(f"{bound.change} (not below {bytes_text(bound.least)})" for bound in lowest.values())

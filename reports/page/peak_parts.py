@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -19,18 +20,31 @@ _PARTS = 3
 _FEW = 10  # a part of less than a tenth of the peak says little about it
 
 
-def largest_parts(derivation: Derivation, peak: int, timeline: Timeline | None, candidate: Candidate | None) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class PeakPart:
+    """A part of the peak: its share, its bytes, and what it consists of, in words."""
+
+    share: str
+    size: str
+    words: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.share}, {self.size}: {self.words}"
+
+
+def largest_parts(derivation: Derivation, peak: int, timeline: Timeline | None, candidate: Candidate | None) -> tuple[PeakPart, ...]:
     """The largest parts of the peak: of a timeline, storages that belong together; else the roles of the candidate."""
     if timeline is not None and timeline.alive:
         weights = _parts_of_weights(derivation)
         rows = _largest_groups(timeline.alive, partial(_together, weights=weights))
         if _total(rows[0]) * _FEW < peak:
             rows = _largest_groups(timeline.alive, partial(_by_operator, weights=weights))
-        return tuple(f"{share(_total(group), peak)}, {bytes_text(_total(group))}: {_group(group, weights)}" for group in rows)
+        return tuple(PeakPart(share(_total(group), peak), bytes_text(_total(group)), _group(group, weights)) for group in rows)
     if candidate is None:
         return ()
     roles = sorted(candidate.part_values.items(), key=lambda item: -item[1])[:_PARTS]
-    return tuple(f"{share(nbytes, peak)}, {bytes_text(nbytes)}: {_PLURAL.get(role, role)}" for role, nbytes in roles)
+    return tuple(PeakPart(share(nbytes, peak), bytes_text(nbytes), _PLURAL.get(role, role)) for role, nbytes in roles)
 
 
 _PLURAL = {

@@ -211,7 +211,7 @@ class Writer:
                 return self._concatenate(parts, axis, every)
             case ir.Cumulate(source, axis, reverse):
                 run = self._more((node.shape[axis],), every)[0]
-                relation = "≥" if reverse else "≤"
+                relation = self._style.at_least if reverse else self._style.at_most
                 inner = self._tensor(source, [*every[:axis], run, *every[axis + 1 :]])
                 return Written(f"{self._style.sum([f'{run}{relation}{every[axis]}'])} {inner.within(_SUM)}", _SUM + 10)
             case ir.Iota():

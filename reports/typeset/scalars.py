@@ -29,6 +29,8 @@ class Style(Protocol):
     """How names, sums, gradients and scalar expressions are written."""
 
     transposed: str
+    at_most: str
+    at_least: str
 
     def name(self, name: str) -> str: ...
     def gradient(self, name: str) -> str: ...
@@ -100,7 +102,7 @@ class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no type
 class Text:
     """As text for a terminal."""
 
-    transposed = "ᵀ"
+    transposed, at_most, at_least = "ᵀ", "≤", "≥"
 
     def name(self, name: str) -> str:
         return name
@@ -156,7 +158,7 @@ class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
 class Latex:
     """As LaTeX."""
 
-    transposed = r"^{\top}"
+    transposed, at_most, at_least = r"^{\top}", r"\le ", r"\ge "
 
     def name(self, name: str) -> str:
         owner, _, letter = name.rpartition(".")
@@ -168,7 +170,7 @@ class Latex:
         return rf"\frac{{\partial L}}{{\partial {name}}}"
 
     def sum(self, letters: Sequence[str]) -> str:
-        return rf"\sum_{{{','.join(letters)}}}".replace("≤", r"\le ").replace("≥", r"\ge ")
+        return rf"\sum_{{{','.join(letters)}}}"
 
     def over(self, kind: str, letters: Sequence[str]) -> str:
         return rf"\mathrm{{{kind}}}_{{{','.join(letters)}}}"
@@ -177,7 +179,7 @@ class Latex:
         return rf"\mathrm{{{word}}}"
 
     def where(self, text: str) -> str:
-        return rf"\quad ({text.replace(' ', ' ')})"
+        return rf"\quad ({text})"
 
     def times(self, between: str) -> str:
         return r"\, "

@@ -158,7 +158,7 @@ def _optimizers() -> Iterator[tuple[str, ...]]:
         yield optimizer.name, named(optimizer.name), optimizer.words
     yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
     for name, because in REFUSED.items():
-        yield name, because.partition(" is ")[2], f"{LBFGS_STATE} bytes" if name == "lbfgs" else ""
+        yield name, f"refused: {because}", f"{LBFGS_STATE} bytes" if name == "lbfgs" else ""
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:

@@ -32,7 +32,7 @@ def _equations(text: str) -> ModelSection:
     rows = (EquationRow(f"Y = x0 {text}", "(B, D)", "2·B·D²", False), EquationRow(f"∂L/∂{text} = x0ᵀ ∂L/∂Y", "(D, D)", "2·B·D²", True))
     why = text if text != "w1" else ""
     numbers = StaticSizeTable((StaticSizeRow("197", ((f"cat at {text}", "(B, 1, d), (B, 196, d) → (B, 197, d)"),)),))
-    return ModelSection((EquationTable(f"Forward: {text}", rows),), (f"∂L/∂{text} is not computed.",), why, numbers)
+    return ModelSection((EquationTable("Forward", text, "", rows),), (f"∂L/∂{text} is not computed.",), why, numbers)
 
 
 def _more(levers: tuple[PeakLever, ...], text: str) -> dict[str, Any]:

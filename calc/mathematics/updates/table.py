@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import BadInputError, suggestion
-from calc.options import NAMED_OPTIMIZERS, REFUSED
+from calc.options import NAMED_OPTIMIZERS, REFUSED, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +313,6 @@ def rule(name: str) -> UpdateRule:
     if name in RULES:
         return RULES[name]
     if name in WITHOUT or name in REFUSED:
-        raise BadInputError(WITHOUT.get(name) or REFUSED[name])
+        raise BadInputError(WITHOUT.get(name) or refusal(name))
     names = [*RULES, *WITHOUT]
     raise BadInputError(f"unknown optimizer {name[:40]!r}: {suggestion(name, names)}")

@@ -75,8 +75,7 @@ def test_the_largest_parts_of_the_peak_are_a_sentence() -> None:
     assert section is not None
     sentence = "".join(part.words for part in section.sentences[2])
 
-    shares, parts = zip(*(part.split(": ", 1) for part in story.parts), strict=True)
-    largest = "; ".join(f"{what} ({share})" for what, share in zip(parts, shares, strict=True))
+    largest = "; ".join(f"{part.words} ({part.share}, {part.size})" for part in story.parts)
     assert sentence == f"{story.when} Its largest parts: {largest}.".replace("`", "")
     assert "'" not in sentence.replace("'s ", "")
 

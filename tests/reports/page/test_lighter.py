@@ -27,7 +27,9 @@ def _long() -> Page:
 def _equations() -> ModelSection:
     """Two blocks that differ by their number only, and a third of another kind; a matmul and an elementwise operator in each."""
     tables = (
-        EquationTable(f"Forward: block.{number}", (EquationRow(f"Y = block.{before}.A W", "(B, d)", "2·B·d²", False), _elementwise(sign)))
+        EquationTable(
+            "Forward", f"block.{number}", "", (EquationRow(f"Y = block.{before}.A W", "(B, d)", "2·B·d²", False), _elementwise(sign))
+        )
         for number, before, sign in ((1, 0, "+"), (2, 1, "+"), (3, 2, "-"))
     )
     return ModelSection(tuple(tables), (), "")
