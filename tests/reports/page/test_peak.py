@@ -120,7 +120,7 @@ def test_results_of_equal_size_in_one_module_are_one_part() -> None:
 def test_outputs_of_one_operator_are_told_apart_by_their_roles() -> None:
     """The output of a forward's matmul and the gradient that another computes have one name."""
     assert ["2 tensors of 70.0\u00a0kB each: an activation and a temporary, outputs of the model's matmul (`mm`)"] == _parts(
-        Alive("activation", "mm at (model)", 70_000, 1), Alive("temporary", "mm at (model)", 70_000, 1)
+        Alive("activation", _output("mm", "(model)"), 70_000, 1), Alive("temporary", _output("mm", "(model)"), 70_000, 1)
     )
 
 
