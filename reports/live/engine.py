@@ -180,7 +180,7 @@ class Engine:
         work.spend(_TRACED)
         word = self._word(model)
         longest = f"the longest before it took {max(self.seconds):.0f} s" if self.seconds else "seconds, or minutes for a large model"
-        self.progress(f"{model} is traced ({longest})")
+        self.progress(f"loading and tracing {model} ({longest})")
         begin = time.perf_counter()
         traced = job.derive(replace(request, model=word), self.progress)
         self.seconds.append(time.perf_counter() - begin)

@@ -127,7 +127,7 @@ def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None
 
     assert answer.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
     because = next(line.because for line in answer.calculation.steps if line.symbol == "X")
-    assert (": 2·(t - 1)/t of each all-reduce leaves a rank" in because) == (
+    assert (": 2·(t − 1)/t of each all-reduce leaves a rank" in because) == (
         sequence == "off"
     )  # an all-reduce is a scattering and a gathering
 

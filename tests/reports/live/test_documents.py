@@ -205,7 +205,7 @@ def test_a_document_says_how_long_a_model_takes_that_is_traced(tmp_path: Path) -
     said: list[str] = []
     traced = "\n".join(f"model linear mode=eval B={size} as m{size}" for size in (2, 3))
     Engine(tmp_path, progress=said.append).run(read(f"```napkin\n{traced}\n```\n").statements)
-    first, second = (line for line in said if " is traced (" in line)
+    first, second = (line for line in said if line.startswith("loading and tracing"))
 
-    assert first == "linear is traced (seconds, or minutes for a large model)"
-    assert re.fullmatch(r"linear is traced \(the longest before it took \d+ s\)", second)
+    assert first == "loading and tracing linear (seconds, or minutes for a large model)"
+    assert re.fullmatch(r"loading and tracing linear \(the longest before it took \d+ s\)", second)
