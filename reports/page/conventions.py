@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from calc.derive.result import Derivation
 from calc.options import TRAIN
+
+if TYPE_CHECKING:  # stored answers, which print some of these, are cold without it
+    from calc.derive.result import Derivation
 
 Convention = tuple[str, str, str]  # what is counted how, why, and what changes otherwise
 
