@@ -30,6 +30,7 @@ class CountedAddend:
 
     ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind of tensor,
     ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a module path.
+    ``saved_for`` is the operator whose backward needs a saved tensor.
     """
 
     quantity: str
@@ -39,6 +40,7 @@ class CountedAddend:
     factors: tuple[Any, ...]
     amount: Amount
     part: str = ""
+    saved_for: str = ""
 
     @property
     def count(self) -> Any:
@@ -116,9 +118,9 @@ class Accumulator:
                 source = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
                 arguments = readers.get((saved.module_path, saved.op, tensor.storage), ())
                 argument_note = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
-                label = f"{source}{_SAVED_FOR}{saved.op}{argument_note}"
+                label = f"{source} saved for the backward of {saved.op}{argument_note}"
                 entry = self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
-                yield replace(entry, part=parts.of_saved(saved))
+                yield replace(entry, part=parts.of_saved(saved), saved_for=saved.op)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage for _, _, t in trace.state}
@@ -317,14 +319,6 @@ def _credited(term: Term, length: Any) -> Term:
         factors.remove(length)
     first = factors.index(2)
     return Term(f"{term.name}, causal", (*factors[:first], *factors[first + 1 :], length, length + 1))
-
-
-_SAVED_FOR = " saved for the backward of "
-
-
-def saved_for(label: str) -> str:
-    """The operator whose backward needs a saved tensor, from the label of its addend."""
-    return label.partition(_SAVED_FOR)[2].partition(" (")[0]
 
 
 def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tuple[Any, Tensor]]:

@@ -301,4 +301,3 @@ def _quotient(a: Any, b: Any) -> Any | None:
         return a // b if b and a % b == 0 else None
     quotient, rest = (b.ring(a) if isinstance(a, int) else a).div(b)
     return None if rest else quotient
-

@@ -246,7 +246,7 @@ def _parts(definition: Definition, analysis: Analysis, values: Mapping[str, int]
     """The parts of the model, in the order of a table."""
     zero, text = analysis.algebra.constant(0), analysis.fold.outer.text
     mine = [g for name in _summands(definition) for g in analysis.of_parts.get(name, ())]
-    by_part = loops.by_part(mine)
+    by_part = loops.by(lambda g: g.part, mine)
     for part, members in sorted(by_part.items(), key=lambda each: place(each[0])):
         poly = loops.total(members, zero)
         if poly != 0:
@@ -262,10 +262,10 @@ def _summands(definition: Definition) -> list[str]:
 def _terms(mine: Sequence[loops.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
     """The addends by module path, each with its own addends."""
     zero, terms = analysis.algebra.constant(0), []
-    for module_path, members in loops.by_module_path(mine).items():
+    for module_path, members in loops.by(lambda g: g.module_path, mine).items():
         poly = loops.total(members, zero)
         if poly != 0:
-            parts = ((label, loops.total(alike, zero)) for label, alike in loops.by_label(members).items())
+            parts = ((label, loops.total(alike, zero)) for label, alike in loops.by(lambda g: g.label, members).items())
             term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in members)), analysis, values)
             written = tuple((label, analysis.fold.outer.text(analysis.fold(part))) for label, part in parts if part != 0)
             terms.append(replace(term, parts=written))

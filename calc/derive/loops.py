@@ -6,7 +6,7 @@ one, more traces a higher degree. Certificates at other depths verify the degree
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,7 +146,8 @@ def _children(trace: StepTrace) -> dict[str, frozenset[int]]:
 class Group:
     """Equal addends of one quantity: same module path (loop indices as ``*``), rule, label, amount and part of the model.
 
-    ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts).
+    ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts). ``saved_for`` is the operator whose backward
+    needs a saved tensor.
     """
 
     quantity: str
@@ -158,6 +159,7 @@ class Group:
     times: Poly
     unit: Unit
     part: str = ""
+    saved_for: str = ""
 
     @property
     def total(self) -> Poly:
@@ -187,6 +189,7 @@ def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, in
             interpolate([unit * n for n in number]),
             samples[key].amount.unit,
             key[4],
+            samples[key].saved_for,
         )
         for key, number in counts.items()
     ]
@@ -202,12 +205,12 @@ def without_parts(groups: Iterable[Group]) -> list[Group]:
     return [*joined.values()]
 
 
-def by_part(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each part of the model, in order."""
-    groups_by_part: dict[str, list[Group]] = {}
+def by(name: Callable[[Group], str], groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each ``name``: part of the model, quantity, module path or kind of addend, in order."""
+    named: dict[str, list[Group]] = {}
     for g in groups:
-        groups_by_part.setdefault(g.part, []).append(g)
-    return groups_by_part
+        named.setdefault(name(g), []).append(g)
+    return named
 
 
 def staged(groups: Sequence[Group]) -> list[Group]:
@@ -220,36 +223,12 @@ def staged(groups: Sequence[Group]) -> list[Group]:
     return [replace(g, part=names.get(g.part, g.part)) for g in groups]
 
 
-def by_quantity(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each quantity."""
-    groups_by_quantity: dict[str, list[Group]] = {}
-    for g in groups:
-        groups_by_quantity.setdefault(g.quantity, []).append(g)
-    return groups_by_quantity
-
-
 def total(groups: Sequence[Group], zero: Poly) -> Poly:
     """Sum over the groups of one quantity."""
     result = zero
     for g in groups:
         result = result + g.total
     return result
-
-
-def by_module_path(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
-    """The groups of each module path, in order."""
-    groups_by_module_path: dict[str, list[Group]] = {}
-    for g in groups:
-        groups_by_module_path.setdefault(g.module_path, []).append(g)
-    return groups_by_module_path
-
-
-def by_label(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
-    """The groups of each kind of addend, in order."""
-    groups_by_label: dict[str, list[Group]] = {}
-    for g in groups:
-        groups_by_label.setdefault(g.label, []).append(g)
-    return groups_by_label
 
 
 def by_addend(groups: Sequence[Group]) -> list[Group]:

@@ -14,7 +14,6 @@ from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
 
-from calc.derive.accumulate import saved_for
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.peak import PeakCandidate, place_of
@@ -262,7 +261,7 @@ class StepMaker:
 
     def _why_saved(self, module_path: str, groups: Sequence[Group]) -> str:
         """Why the backward needs the saved tensors of these groups; empty where the table of reasons does not say."""
-        operators = {saved_for(g.label) for g in groups}
+        operators = {g.saved_for for g in groups}
         reasons = dict.fromkeys(because for operator, because in self._needed.get(module_path, ()) if operator in operators)
         return f"{'; '.join(reasons)}; a storage counts once" if reasons else ""
 
