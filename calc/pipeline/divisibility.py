@@ -29,6 +29,8 @@ _POWERS = (2, 4, 8, 16, 32, 64)
 _DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *//? *\(*(\w+)")
 # ``(d + 1)//2``: every second element of d, also of an odd one.
 _CEILING = re.compile(r"([A-Za-z_]\w*)\)* *\+ *(\d+)\)* *// *\(*(\d+)")
+# torch's message for two sizes that should be equal: one may be repeated to be the other, or cut into it.
+_UNEQUAL = re.compile(r"size of tensor a \((\w+)\) must match the size of tensor b \((\w+)\)")
 # Maximum number of further divisors to try.
 _MOST_TRIED = 40
 # Never used as a divisor: the batch.
@@ -188,7 +190,14 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
     wholes = sorted((*named, *spec.dims), key=_NEVER_DIVIDES.__contains__)
-    return dict.fromkeys((*_divided(spec, error), *((name, part) for name in wholes for part in parts)))
+    return dict.fromkeys((*_divided(spec, error), *_unequal(spec, error), *((name, part) for name in wholes for part in parts)))
+
+
+def _unequal(spec: Spec, error: str) -> list[tuple[str, int | str]]:
+    """The two dimensions that ``error`` says are not equal, each with the other as its divisor: heads, and the groups they share. They come
+    before numbers of the model's line, such as that of ``transpose(-2, -1)``."""
+    pairs = [(_dimension(spec, left), _dimension(spec, right)) for left, right in _UNEQUAL.findall(error)]
+    return [ordered for pair in pairs if all(pair) for ordered in (pair, pair[::-1])]
 
 
 def _rounded(spec: Spec, pairs: Sequence[tuple[str, str | int]]) -> list[tuple[str, int | str]]:

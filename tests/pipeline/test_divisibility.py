@@ -405,6 +405,15 @@ def test_advice_of_ours_names_no_multiple() -> None:
     assert wanted.reason == "assuming d to be a multiple of 2"
 
 
+def test_unequal_heads_are_a_multiple_of_each_other_before_numbers_of_the_line() -> None:
+    """8 query heads share the keys of 2: the divisor to try first is g, not the 2 of ``transpose(-2, -1)``."""
+    unequal = "The size of tensor a (h) must match the size of tensor b (g) at non-singleton dimension 1"
+    said = f"split raised RuntimeError at m.py:3: s = q @ k.transpose(-2, -1): {unequal}"
+    wanted = next(candidates(_spec(Heads, B=2, d=24, h=8, g=2), {"B": 2, "d": 24, "h": 8, "g": 2}, SizesError(said)))
+
+    assert wanted.reason == "assuming h to be a multiple of g"
+
+
 class Stack(nn.Module):
     """So many layers, with the places of half of them in a list, as a library may keep that for another kind of stack."""
 
