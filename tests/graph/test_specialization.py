@@ -64,6 +64,22 @@ def test_the_quotient_of_equal_dimensions_is_one() -> None:
     assert basis_of(dims, {"d": "h"}).define == {"d": "h", "h": "h", "k": "1"}
 
 
+def test_a_quotient_that_is_its_least_multiple_is_a_case_of_its_dividend() -> None:
+    """Twice as many heads as key heads, where they must be a multiple of twice as many: the quotient itself is no dimension to fix."""
+    dims = {"g": Dim(3), "h": Dim(6, multiple_of="g"), "h_per_g": Dim("h/g", tied=True, multiple_of=2), "d": Dim(7)}
+    traces = [
+        TracedDim(name, "", 2, dim.default if isinstance(dim.default, str) else None, dim.tied, dim.multiple_of) for name, dim in dims.items()
+    ]
+    graph: Any = SimpleNamespace(dims=traces, basis=dict(basis_of(dims).define), loops=(), as_basis=lambda: basis_of(dims))
+
+    def cases(**sizes: int) -> list[dict[str, str]]:
+        return special_case_candidates(graph, sizes, [Guard("h_per_g_per_2 == 1", False, "a line")])
+
+    assert cases(g=3, h=6, h_per_g=2, d=7) == [{"h": "2*g"}]
+    assert cases(g=3, h=12, h_per_g=4, d=7) == [{}]
+    assert basis_of(dims, {"h": "2*g"}).define == {"g": "g", "h": "2 * g", "h_per_g": "2", "d": "d"}
+
+
 def test_sizes_that_cover_some_failing_guards_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the requested sizes failed: sizes that satisfy the same guards would fail too."""
     some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}
