@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 _FEW = 8  # names that a suggestion lists
 _LINE = re.compile(r"\S+\.py:\d+")
@@ -134,7 +134,15 @@ class TraceError(NapkinError):
 
 
 class SizesError(TraceError):
-    """The step raises with symbols for sizes: a divisibility may be missing."""
+    """The step raises with symbols for sizes: a divisibility may be missing. ``causes`` are the symbols in the comparison that it
+    followed."""
+
+    causes: frozenset[str] = frozenset()
+
+    def of_causes(self, causes: Iterable[str]) -> Self:
+        """This error, with the sizes that caused it."""
+        self.causes = frozenset(causes)
+        return self
 
 
 class RoundedShareError(SizesError):

@@ -180,8 +180,9 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     if counts and isinstance(error, CertificateError) and tells_no_peak(error):
         return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
-    if isinstance(error, SpecializationError) and error.dimension in may - specialized.keys():
-        return dict.fromkeys(with_quotients(spec, [error.dimension]), why)
+    causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
+    if may & causes - specialized.keys():
+        return dict.fromkeys(with_quotients(spec, sorted(may & causes - specialized.keys())), why)
     for names in spec.may_specialize:
         more = [name for name in with_quotients(spec, names) if name not in specialized]
         if more:
@@ -220,13 +221,15 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
     lines = [line_in(str(error)) for _, error in taken]
     ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
     counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
-    beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _independent(plan.spec, names)]
+    beside = [[name] for names, error in taken[-1:] if not _is_about(error, names) for name in _independent(plan.spec, names)]
     return [*ineffective, *counts[:-1], *beside]
 
 
-def _names_its_cause(error: NapkinError) -> bool:
-    """Whether the dimensions that were specialized after ``error`` are those that it is about."""
-    return isinstance(error, SpecializationError | NoPeakError | CertificateError)
+def _is_about(error: NapkinError, names: Collection[str]) -> bool:
+    """Whether ``error`` names the dimensions ``names``, which were specialized after it."""
+    return isinstance(error, SpecializationError | NoPeakError | CertificateError) or (
+        isinstance(error, SizesError) and not error.causes.isdisjoint(names)
+    )
 
 
 def _independent(spec: Spec, names: Sequence[str]) -> list[str]:

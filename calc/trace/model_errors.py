@@ -44,12 +44,13 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
             ) from None
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
-        first = _first_words(error)
-        message = "; ".join((env.named(first), *env.remainders(raising_lines(error)))) if env is not None else first
+        first, lines = _first_words(error), raising_lines(error)
+        message = "; ".join((env.named(first), *env.remainders(lines))) if env is not None else first
         out = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         new = f"; {untried()}" if untried() else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
-        raise kind(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}") from None
+        raised = kind(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}")
+        raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
 
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.

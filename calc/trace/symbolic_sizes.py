@@ -306,6 +306,10 @@ class SizeEnv(ShapeEnv):
         texts = ([size_text(argument, self.names) for argument in part.args] for part in divisions)
         return [f"({whole})//{by} leaves a remainder" for whole, by in texts]
 
+    def last_compared(self, lines: Collection[str]) -> set[str]:
+        """The names of the symbols in the comparison that ``lines`` evaluated last."""
+        return next((self._names(expr) for expr, (_, where) in reversed(self.answers.items()) if where in lines), set())
+
     def text(self, expr: sp.Expr) -> int | str:
         written = self._texts.get(expr)
         if written is None:

@@ -119,6 +119,8 @@ class Tracer:
             if not isinstance(size, UnbackedSizeError):
                 return self._explained(size, fixed)
             return Refusal(size, unbacked_sizes.with_size(self.spec, size, self.basis))
+        if isinstance(error, SizesError):
+            error.of_causes(map(self.basis.dimension, error.causes))
         return Refusal(error, self._bound(error) if type(error) in _MAY_EXCEED else None)
 
     def _read_as_number(self, specialization: SpecializationError) -> Refusal:

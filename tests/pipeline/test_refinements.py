@@ -271,6 +271,20 @@ def test_of_sizes_that_were_specialized_together_one_that_nothing_hangs_on_is_a_
     assert "no closed form in d, h, f: specializing them" in steps
 
 
+def of_twelve_heads(y: Tensor, n: Any) -> Tensor:
+    """Fails where g, which has to divide 12, is no number; the width f of a head is compared at the same line."""
+    keys = torch.ones(n.B, n.g, 1, n.f)
+    return nn.functional.scaled_dot_product_attention(y.sum() * torch.ones(n.B, 12, 1, n.f), keys, keys, enable_gqa=True)
+
+
+def test_the_size_in_the_comparison_that_a_step_fails_at_is_specialized_first() -> None:
+    """Not d, which the spec names first, nor f: what divides 12 is g."""
+    plans = history(replace(spec(of_twelve_heads, g=3, f=5), may_specialize=(("d",), ("f", "g"))))
+
+    assert [plan.reason for plan in plans[1:]] == ["no closed form in g: specializing it"]
+    assert [*plans[-1].specialized] == ["g"]
+
+
 def test_only_the_graph_that_is_kept_is_certified() -> None:
     """Which of d and f may be symbols is tried on traces alone; the two certificates, one of them at the sizes, follow the last trial."""
     sizes = {"B": 2, "h": 3, "d": Dim(12, multiple_of="h"), "f": 5}
