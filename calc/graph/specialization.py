@@ -119,7 +119,9 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     few, fewer = (dict(_fixed(graph, basis.dimension(name), trip_count[name], values) for name in names) for names in (failed, shallow))
     compared = {name for guard in changed for name in ordered_names(guard.expr)}
     about = [name for name, text in graph.basis.items() if compared & set(ordered_names(text))]
-    few_equal, all_equal = (few | _least_multiples(graph, values, names) | _equal_sizes(graph, values, names) for names in (about, list(values)))
+    few_equal, all_equal = (
+        few | _least_multiples(graph, values, names) | _equal_sizes(graph, values, names) for names in (about, list(values))
+    )
     attempts = [few_equal | _products(graph, values, changed, few_equal), few_equal, all_equal, fewer | all_equal]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
@@ -148,7 +150,8 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
 
 
 def _least_multiples(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> dict[str, str]:
-    """Dividends of those quotients among ``names`` that are no larger than they must be: ``h`` is ``2*g`` where ``h/g``, a multiple of 2, is 2."""
+    """Dividends of those quotients among ``names`` that are no larger than they must be: ``h`` is ``2*g`` where ``h/g``, a multiple of 2,
+    is 2."""
     free = {dim.name for dim in graph.dims if not dim.tied}
     least: dict[str, str] = {}
     for dim in graph.dims:

@@ -374,8 +374,10 @@ def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed
 
 
 def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
+    """The plan with ``names`` as symbols, unless it is one that was refused."""
     specialized = {name: why for name, why in plan.specialized.items() if name not in names}
-    return [plan.specializing(specialized, f"trying {', '.join(names)} as a symbol again")]
+    refused = any(earlier.spec == plan.spec and earlier.specialized.keys() == specialized.keys() for earlier in plan.history)
+    return [] if refused else [plan.specializing(specialized, f"trying {', '.join(names)} as a symbol again")]
 
 
 def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Analysed | Refusal:

@@ -22,7 +22,7 @@ from calc.errors import (
 from calc.graph import unbacked_sizes
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
-from calc.pipeline.depth import own_error, tells_no_peak
+from calc.pipeline.depth import own_error
 from calc.spec import Spec
 
 
@@ -177,7 +177,7 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     counts = [name for name in spec.trip_counts if name not in specialized]
-    if counts and isinstance(error, CertificateError) and tells_no_peak(error):
+    if counts and isinstance(error, CertificateError) and _is_of_peaks(error):
         return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
     causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
@@ -188,6 +188,13 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
         if more:
             return dict.fromkeys(more, why)
     return {}
+
+
+def _is_of_peaks(error: CertificateError) -> bool:
+    """Whether only peaks disagree with a trace, or have no closed form: in which iteration one is reached depends on their number first."""
+    from calc.derive.analysis import PEAKS
+
+    return error.quantity in PEAKS and {*error.failures} <= {*PEAKS}
 
 
 _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"
@@ -221,15 +228,13 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
     lines = [line_in(str(error)) for _, error in taken]
     ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
     counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
-    beside = [[name] for names, error in taken[-1:] if not _is_about(error, names) for name in _independent(plan.spec, names)]
+    beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _independent(plan.spec, names)]
     return [*ineffective, *counts[:-1], *beside]
 
 
-def _is_about(error: NapkinError, names: Collection[str]) -> bool:
-    """Whether ``error`` names the dimensions ``names``, which were specialized after it."""
-    return isinstance(error, SpecializationError | NoPeakError | CertificateError) or (
-        isinstance(error, SizesError) and not error.causes.isdisjoint(names)
-    )
+def _names_its_cause(error: NapkinError) -> bool:
+    """Whether the dimensions that were specialized after ``error`` are those that it is about."""
+    return isinstance(error, SpecializationError | NoPeakError | CertificateError)
 
 
 def _independent(spec: Spec, names: Sequence[str]) -> list[str]:
@@ -239,5 +244,4 @@ def _independent(spec: Spec, names: Sequence[str]) -> list[str]:
     dims = {name: spec.dimensions[name] for name in names}
     parts = {part for dim in dims.values() for part in (dim.multiple_of, dim.at_most) if isinstance(part, str)}
     followed = {name for dim in dims.values() if isinstance(dim.default, str) for name in ordered_names(dim.default)}
-    alone = [name for name, dim in dims.items() if not dim.tied and name not in parts | followed]
-    return alone if len(alone) < len(names) else alone[1:]
+    return [name for name, dim in dims.items() if not dim.tied and name not in parts | followed]

@@ -67,9 +67,8 @@ def test_the_quotient_of_equal_dimensions_is_one() -> None:
 def test_a_quotient_that_is_its_least_multiple_is_a_case_of_its_dividend() -> None:
     """Twice as many heads as key heads, where they must be a multiple of twice as many: the quotient itself is no dimension to fix."""
     dims = {"g": Dim(3), "h": Dim(6, multiple_of="g"), "h_per_g": Dim("h/g", tied=True, multiple_of=2), "d": Dim(7)}
-    traces = [
-        TracedDim(name, "", 2, dim.default if isinstance(dim.default, str) else None, dim.tied, dim.multiple_of) for name, dim in dims.items()
-    ]
+    defaults = {name: dim.default if isinstance(dim.default, str) else None for name, dim in dims.items()}
+    traces = [TracedDim(name, "", 2, defaults[name], dim.tied, dim.multiple_of) for name, dim in dims.items()]
     graph: Any = SimpleNamespace(dims=traces, basis=dict(basis_of(dims).define), loops=(), as_basis=lambda: basis_of(dims))
 
     def cases(**sizes: int) -> list[dict[str, str]]:

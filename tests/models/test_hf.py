@@ -12,6 +12,7 @@ import torch
 import calc
 from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
+from calc.models.hf.source import construct, source_of
 from calc.models.load import load
 from calc.pipeline import check
 from calc.spec import Sizes, Spec
@@ -186,6 +187,15 @@ def test_a_list_of_another_length_is_no_list_for_each_pair(tmp_path: Path) -> No
     """The library says so itself, of the file."""
     with pytest.raises(NapkinError, match="short_factor field must have length 6, got 5"):
         spec_of(tmp_path, PHI3 | {"rope_scaling": LONG_ROPE | {"short_factor": [1.0] * 5}})
+
+
+def test_an_odd_head_is_refused_by_the_library_in_a_file_and_by_the_model_at_other_sizes() -> None:
+    """A certificate may have odd heads where the model does not rotate them, whatever the library expects of all files."""
+    odd = LLAMA | {"head_dim": 41}
+
+    assert source_of("llama", LLAMA).config({"head_dim": 41}).head_dim == 41
+    with pytest.raises(NapkinError, match="RoPE requires an even rotary dimension"):
+        construct(source_of("odd", odd))
 
 
 def test_what_is_not_to_blame_stays_a_symbol(tmp_path: Path) -> None:

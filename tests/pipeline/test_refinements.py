@@ -285,6 +285,21 @@ def test_the_size_in_the_comparison_that_a_step_fails_at_is_specialized_first() 
     assert [*plans[-1].specialized] == ["g"]
 
 
+def as_long_as_six_f(y: Tensor, n: Any) -> Tensor:
+    """Fails where h, which has to be 6, is no number; f is in the same comparison, and cancels."""
+    return y.sum() * (torch.ones(n.f * n.h) + torch.ones(6 * n.f))
+
+
+def test_of_two_sizes_in_one_comparison_the_one_that_is_not_at_fault_is_a_symbol_again() -> None:
+    """h is not tried after f: with both as symbols the step has failed."""
+    steps: list[str] = []
+    run = pipeline.Run(Options(optimizer="sgd"), cache=False, progress=steps.append)
+    traced = pipeline.traced(replace(spec(as_long_as_six_f, f=5, h=6), may_specialize=(("d",), ("f", "h"))), {}, run)
+
+    assert ["h"] == [*traced.graph.specialized]
+    assert ["trying f as a symbol again"] == [step for step in steps if step.startswith("trying")]
+
+
 def test_only_the_graph_that_is_kept_is_certified() -> None:
     """Which of d and f may be symbols is tried on traces alone; the two certificates, one of them at the sizes, follow the last trial."""
     sizes = {"B": 2, "h": 3, "d": Dim(12, multiple_of="h"), "f": 5}
@@ -304,6 +319,21 @@ def test_a_peak_between_iterations_specializes_the_trip_count_and_no_width() -> 
 
     assert isinstance(first, TracePlan)
     assert [*first.specialized] == ["L"]
+
+
+def test_a_peak_that_differs_from_a_trace_specializes_the_trip_count_and_no_width() -> None:
+    """Where peaks alone are wrong, which iteration needs most is what differs; where saved bytes are wrong as well, it may be anything."""
+    layers = replace(spec(repeated, L=9), trip_counts=("L",), may_specialize=(("d",), ("L",)))
+
+    def specialized(**further: str) -> list[str]:
+        error = CertificateError("memory.peak", "higher", {"B": 3, "d": 5, "L": 7}, further)
+        refined_plan = _refined_by(error, plan=replace(PLAN, spec=layers, given=layers))
+        assert isinstance(refined_plan, TracePlan)
+        return [*refined_plan.specialized]
+
+    assert specialized() == ["L"]
+    assert specialized(**{"memory.peak.first_step": "higher"}) == ["L"]
+    assert specialized(**{"activations.bytes": "more"}) == ["d"]
 
 
 def test_a_specialized_number_of_heads_leaves_the_width_a_symbol() -> None:

@@ -58,7 +58,7 @@ class Source:
         Sizes may be symbolic.
         """
         with quiet(), symbolic_sizes_accepted(), ExitStack() as stack:
-            for config_class in self._with_symbols(changes):
+            for config_class in self._changed(changes):
                 stack.enter_context(_unvalidated(config_class))
             config = self.config_class(**self.merged(changes))
         for part in parts_of(config):
@@ -69,10 +69,10 @@ class Source:
                 part.__dict__[name] = type(part.__dict__[name])(0)  # probability 0, or False
         return config
 
-    def _with_symbols(self, changes: Mapping[str, Any]) -> list[Any]:
-        """The class of the config and those of nested ones that get symbols; none where all sizes are numbers."""
-        nested = {path.partition(".")[0] for path, value in changes.items() if "." in path and _has_symbol(value)}
-        return [part.config_class for part in (self, *map(self.part, sorted(nested)))] if any(map(_has_symbol, changes.values())) else []
+    def _changed(self, changes: Mapping[str, Any]) -> list[Any]:
+        """The class of the config and those of nested ones that ``changes`` change; none without changes."""
+        nested = {path.partition(".")[0] for path in changes if "." in path}
+        return [part.config_class for part in (self, *map(self.part, sorted(nested)))] if changes else []
 
     def part(self, name: str) -> Source:
         """The nested config ``name``; the class's default if the file leaves it out."""
@@ -361,7 +361,8 @@ def symbolic_sizes_accepted() -> Iterator[None]:
 
 
 # Validators of the library that would compare a symbol with a number: one only warns of special tokens beyond the vocabulary, the other
-# takes the ``len`` of lists whose length is a symbol. Both have judged the numbers of the file.
+# takes the ``len`` of lists whose length is a symbol, and refuses odd heads whether or not they are rotated. Both have judged the numbers
+# of the file; at other sizes, symbols or numbers, the model itself fails where it must.
 _UNNEEDED = ("validate_token_ids", "validate_rope")
 
 
