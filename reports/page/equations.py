@@ -10,6 +10,7 @@ import sympy as sp
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
+from calc.mathematics.autodiff.names import LOSS
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, entries, groups
 from reports.page.parts import several
@@ -145,7 +146,7 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
     not_computed = _inputs(derived)
     saved = sp.expand(derived.backward_flops_with_inputs - derived.backward_flops)
     if not_computed and saved != 0:
-        listed = " and ".join(f"∂L/∂{name}" for name in not_computed)
+        listed = " and ".join(f"∂{LOSS}/∂{name}" for name in not_computed)
         sentence = f"{listed} {'is' if len(not_computed) == 1 else 'are'} not computed: inputs need no gradient"
         yield f"{sentence}. That saves {flops_text(saved, derived.program)} FLOP."
 

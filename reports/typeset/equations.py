@@ -3,7 +3,7 @@ a gradient that has no name stands inside the equation that reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy as sp
@@ -65,6 +65,7 @@ class Writer:
         self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
+        self._sums_without_indices = False
         self.notes: list[str] = []
         self.outside: list[str] = []
 
@@ -72,14 +73,32 @@ class Writer:
 
     def forward(self, node: int) -> EquationLine:
         """The equation of a tensor of the forward."""
+        return self._readable(lambda: self._forward_line(node))
+
+    def gradient(self, target: int) -> EquationLine:
+        """The equation of a tensor's gradient."""
+        return self._readable(lambda: self._gradient_line(target))
+
+    def _readable(self, write: Callable[[], EquationLine]) -> EquationLine:
+        """An equation as matrices; with indices where a sum in it is no product of two matrices: Σ_j,m,n X W would not say what of X
+        is multiplied by what of W."""
+        outside, self._sums_without_indices = len(self.outside), False
+        line = write()
+        if self._matrix and self._sums_without_indices:
+            del self.outside[outside:]
+            self._matrix = False
+            line = write()
+            self._matrix = True
+        return line
+
+    def _forward_line(self, node: int) -> EquationLine:
         letters = self._letters.start(self._equations[node].shape)
         self._forward = True
         line = self._equation(self._name(node, letters), node, letters)
         self._forward = False
         return line
 
-    def gradient(self, target: int) -> EquationLine:
-        """The equation of a tensor's gradient."""
+    def _gradient_line(self, target: int) -> EquationLine:
         step = self._derived.of[target]
         letters = self._letters.start(self._equations[target].shape)
         left = self._indexed(self._style.gradient(self._called(target)), letters)
@@ -135,6 +154,8 @@ class Writer:
             node = ir.sources(self._equations[node].op)[0]
         written = names.of.get(node, f"#{node}")
         shown = relative(written, self._layer)
+        if shown in self._derived.program.define:  # W of a layer, where W is the width of the image
+            shown = written
         if self._unnamed and shown == written:
             self.outside.append(written)
             return "…"
@@ -199,7 +220,9 @@ class Writer:
                 return self._map(expr, operands, every)
             case ir.Reduce(kind, operand):
                 return self._reduce(node, kind, operand, every)
-            case ir.Gather(source, coordinates, _):
+            case ir.Gather(source, coordinates, fill):
+                if fill == 0:
+                    self._note(OUTSIDE)
                 return self._at(source, [self._coordinate(c, every) for c in coordinates])
             case ir.Scatter(updates, coordinates):
                 return self._scatter(node, updates, coordinates, every)
@@ -237,6 +260,7 @@ class Writer:
             product = self._matrices(node, operands, letters)
             if product is not None:
                 return product
+        self._sums_without_indices = True
         factors = self._style.times(" ").join(self._operand(o, letters).within(_PRODUCT) for o in operands)
         inner = letters[len(node.shape) :]
         return Written(f"{self._style.sum(inner)} {factors}", _SUM + 10) if inner else Written(factors, _PRODUCT + 1)
@@ -332,6 +356,7 @@ class Writer:
             if isinstance(c, ir.Pick) or (any(c.expr.has(place(i)) for i in missing) or not c.expr.free_symbols)
         ]
         body = " ".join([*marks, self._tensor(updates, every).within(_PRODUCT)])
+        self._sums_without_indices |= bool(names)
         return Written(f"{self._style.sum(names)} {body}", _SUM + 10) if names else Written(body, _CLOSE if not marks else _PRODUCT + 1)
 
     def _merge(self, source: int, axis: int, count: int, letters: Sequence[str]) -> Written:

@@ -245,7 +245,7 @@ def _text_character(c: str, before: str) -> str:
 
 # Signs that the texts of rules are written with: KaTeX and MathJax set them as they are inside \text, where a command of
 # mathematics would be an error.
-_SIGNS = " .,:;()+-*/=?!@·×−–…→²³ᵀ⁻√⋆∘±∓≤≥≠≈∞∂⊙⌊⌋⌈⌉"
+_SIGNS = " .,:;()+-*/=?!@·×−–…→²³ᵀ⁻√⋆∘±∓≤≥≠≈∞∂ℒ⊙⌊⌋⌈⌉"
 _HAT = "\u0302"  # behind the letter that wears it
 # Inside \text, LaTeX acts on \ ^ ~; a backtick could end a code span around the formula, | a table cell,
 # brackets a link; < > could begin HTML.

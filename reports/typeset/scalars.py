@@ -10,6 +10,7 @@ import sympy as sp
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
+from calc.mathematics.autodiff.names import LOSS
 from calc.mathematics.autodiff.scalar import WHOLE_NAMES, Whole
 
 _CLOSE, _PRODUCT, _SUM = 90, 51, 20
@@ -108,7 +109,7 @@ class Text:
         return name
 
     def gradient(self, name: str) -> str:
-        return f"∂L/∂{name}"
+        return f"∂{LOSS}/∂{name}"
 
     def sum(self, letters: Sequence[str]) -> str:
         return f"Σ_{','.join(letters)}"
@@ -167,7 +168,7 @@ class Latex:
         return rf"{shown}_{{\mathrm{{{escaped}}}}}" if owner else shown
 
     def gradient(self, name: str) -> str:
-        return rf"\frac{{\partial L}}{{\partial {name}}}"
+        return rf"\frac{{\partial \mathcal{{L}}}}{{\partial {name}}}"
 
     def sum(self, letters: Sequence[str]) -> str:
         return rf"\sum_{{{','.join(letters)}}}"
@@ -191,13 +192,13 @@ class Latex:
         return _Printer(settings).doprint(expr), _binds(expr), notes
 
 
-_GREEK = {"μ": r"\mu", "σ": r"\sigma"}
+_SIGNS = {"μ": r"\mu", "σ": r"\sigma", "ℒ": r"\mathcal{L}"}
 
 
 def _letter(letter: str) -> str:
     stem = letter.rstrip("0123456789")
     number = letter[len(stem) :]
-    shown = _GREEK.get(stem, stem)
-    if len(stem) > 2 and stem not in _GREEK:
+    shown = _SIGNS.get(stem, stem)
+    if len(stem) > 2 and stem not in _SIGNS:
         shown = rf"\mathrm{{{stem.replace('_', chr(92) + '_')}}}"
     return f"{shown}^{{({number})}}" if number and stem else shown

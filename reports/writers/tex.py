@@ -73,6 +73,7 @@ _MATHS = {
     "Γ": r"\Gamma",
     "√": r"\surd",
     "∂": r"\partial",
+    "ℒ": r"\mathcal{L}",
     "∞": r"\infty",
     "⊙": r"\odot",
     "∘": r"\circ",

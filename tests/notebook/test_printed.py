@@ -68,8 +68,8 @@ def test_gradients_print_a_line_for_each_parameter() -> None:
     """With its shape, below the FLOPs of the matmuls: 2 B D (D + K) of the forward; dW₁, dW₂ and dH of the gradients."""
     assert repr(calc.gradients(calc.load("two-layer"))).splitlines() == [
         "two-layer: matmuls of the forward 2*B*D**2 + 2*B*D*K FLOP, of the gradients 2*B*D**2 + 4*B*D*K FLOP",
-        "∂L/∂w1  (D, D)",
-        "∂L/∂w2  (D, K)",
+        "∂ℒ/∂w1  (D, D)",
+        "∂ℒ/∂w2  (D, K)",
     ]
 
 

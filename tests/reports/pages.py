@@ -29,10 +29,10 @@ LEVERS = (
 
 
 def _equations(text: str) -> ModelSection:
-    rows = (EquationRow(f"Y = x0 {text}", "(B, D)", "2·B·D²", False), EquationRow(f"∂L/∂{text} = x0ᵀ ∂L/∂Y", "(D, D)", "2·B·D²", True))
+    rows = (EquationRow(f"Y = x0 {text}", "(B, D)", "2·B·D²", False), EquationRow(f"∂ℒ/∂{text} = x0ᵀ ∂ℒ/∂Y", "(D, D)", "2·B·D²", True))
     why = text if text != "w1" else ""
     numbers = StaticSizeTable((StaticSizeRow("197", ((f"cat at {text}", "(B, 1, d), (B, 196, d) → (B, 197, d)"),)),))
-    return ModelSection((EquationTable("Forward", text, "", rows),), (f"∂L/∂{text} is not computed.",), why, numbers)
+    return ModelSection((EquationTable("Forward", text, "", rows),), (f"∂ℒ/∂{text} is not computed.",), why, numbers)
 
 
 def _more(levers: tuple[PeakLever, ...], text: str) -> dict[str, Any]:

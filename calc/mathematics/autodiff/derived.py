@@ -14,7 +14,7 @@ from calc.graph.forward import Program
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.converter import Converter
 from calc.mathematics.autodiff.ir import Equations
-from calc.mathematics.autodiff.names import NodeNames
+from calc.mathematics.autodiff.names import LOSS, NodeNames
 from calc.mathematics.autodiff.numeric import NumericRun, needed
 from calc.mathematics.autodiff.reverse import Gradients, gradients
 from calc.mathematics.autodiff.simplify import Simplified, simplify
@@ -46,7 +46,7 @@ class Derived:
         """The gradient of each parameter with its shape, a line each; ``napkin gradients`` writes their equations."""
         flops = [str(in_dimensions(each, self.program)) for each in (self.forward_flops, self.backward_flops)]
         title = f"{self.program.model}: matmuls of the forward {flops[0]} FLOP, of the gradients {flops[1]} FLOP"
-        return text_table(title, [(f"∂L/∂{name}", self._described(node)) for name, node in self.parameters.items()])
+        return text_table(title, [(f"∂{LOSS}/∂{name}", self._described(node)) for name, node in self.parameters.items()])
 
     def _described(self, node: int) -> str:
         if node not in self.of:
@@ -57,12 +57,12 @@ class Derived:
 
     @cached_property
     def names(self) -> NodeNames:
-        return NodeNames(self.equations, self.forward, self.loss)
+        return NodeNames(self.equations, self.forward, self.loss, self.program.define)
 
     @cached_property
     def names_of_every_step(self) -> NodeNames:
         """Names for every step of a definition."""
-        return NodeNames(self.equations, self.forward, self.loss, every_step=True)
+        return NodeNames(self.equations, self.forward, self.loss, self.program.define, every_step=True)
 
     @cached_property
     def of(self) -> dict[int, Simplified]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import sympy as sp
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument
 
+LOSS = "ℒ"  # L is a number of layers
 _TOP = ("", "(model)", "(loss)")
 _ACTIVATIONS = frozenset(
     """relu relu6 gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel tanh sigmoid softplus hardtanh hardswish hardsigmoid softsign
@@ -20,15 +21,16 @@ _LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
 
 class NodeNames:
     """Names of the nodes below ``forward``; ``inline`` nodes are written inside another equation, ``through`` nodes are views of another
-    tensor (transposed or detached). With ``every_step`` only numbers are inline."""
+    tensor (transposed or detached). With ``every_step`` only numbers are inline. A tensor that would be called like one of the ``sizes`` has
+    a number: H1 where H is the height of an image."""
 
-    def __init__(self, equations: Equations, forward: int, loss: int, every_step: bool = False) -> None:
+    def __init__(self, equations: Equations, forward: int, loss: int, sizes: Collection[str], every_step: bool = False) -> None:
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
         self.through: set[int] = set()
         readers = _readers(equations, forward)
         counts: dict[str, int] = {}
-        inputs = {**_input_names(equations, forward), loss: "L"}
+        inputs = {**_input_names(equations, forward), loss: LOSS}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
@@ -37,7 +39,8 @@ class NodeNames:
             else:
                 written = inputs.get(node.index) or _written(node)
                 counts[written] = counts.get(written, 0) + 1
-                self.of[node.index] = written if counts[written] == 1 else f"{written}{counts[written]}"
+                alone = counts[written] == 1 and written not in sizes
+                self.of[node.index] = written if alone else f"{written}{counts[written]}"
 
     def _is_through(self, node: Node) -> bool:
         op = node.op

@@ -1,6 +1,6 @@
 """Reverse mode: from the loss back, each equation passes its share of the gradient to its operands, by the rule of its primitive.
 
-For Y = f(X, …) and a loss L, the gradient of X is Σ ∂L/∂Y · ∂Y/∂X over every equation that reads X (the chain rule). Each primitive has one
+For Y = f(X, …) and a loss ℒ, the gradient of X is Σ ∂ℒ/∂Y · ∂Y/∂X over every equation that reads X (the chain rule). Each primitive has one
 rule, and each rule yields equations. SymPy differentiates scalar expressions.
 """
 
@@ -102,9 +102,9 @@ def added(equations: Equations, parts: list[int]) -> int:
 # -- the rules -------------------------------------------------------------------------------------------------------------
 
 
-@rule(ir.Contract, saying="Y = Σ A B: the gradient of A is Σ of ∂L/∂Y times the other factors, over the labels that A lacks")
+@rule(ir.Contract, saying="Y = Σ A B: the gradient of A is Σ of ∂ℒ/∂Y times the other factors, over the labels that A lacks")
 def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
-    """Y[o] = Σ A[a] B[b] → ∂L/∂A[a] = Σ ∂L/∂Y[o] B[b]."""
+    """Y[o] = Σ A[a] B[b] → ∂ℒ/∂A[a] = Σ ∂ℒ/∂Y[o] B[b]."""
     op = node.op
     assert isinstance(op, ir.Contract)
     mine = op.operands[i]
@@ -119,7 +119,7 @@ def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | N
     return equations.add(ir.Contract(operands), equations[mine.node].shape, inner)
 
 
-@rule(ir.Map, saying="Y = f(X, …) element by element: ∂L/∂X = ∂L/∂Y · ∂f/∂X, summed over the labels along which X is repeated")
+@rule(ir.Map, saying="Y = f(X, …) element by element: ∂ℒ/∂X = ∂ℒ/∂Y · ∂f/∂X, summed over the labels along which X is repeated")
 def mapped(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
     op = node.op
     assert isinstance(op, ir.Map)

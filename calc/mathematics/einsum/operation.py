@@ -19,7 +19,7 @@ CONVENTION = (
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """∂L/∂operand as an equation. ``flops`` are those of the equation on its own, its products two at a time."""
+    """∂ℒ/∂operand as an equation. ``flops`` are those of the equation on its own, its products two at a time."""
 
     operand: str
     equation: str
@@ -92,7 +92,7 @@ def operation(pattern: Pattern, sizes: Mapping[str, int], item_size: int = 4, re
 
 
 def _contracted(pattern: Pattern, sizes: Mapping[str, int]) -> tuple[Gradient, ...]:
-    """∂L/∂A = Σ over what A has not of ∂L/∂Y times all other operands: a pattern of its own, contracted in its own best order."""
+    """∂ℒ/∂A = Σ over what A has not of ∂ℒ/∂Y times all other operands: a pattern of its own, contracted in its own best order."""
     gradients = []
     for at, name in enumerate(operand_names(pattern)):
         mine = pattern.operands[at].names

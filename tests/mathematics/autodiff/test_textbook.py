@@ -32,7 +32,7 @@ def right(name: str, of: str, matrix: bool = False) -> str:
 
 def test_softmax() -> None:
     """dx = y ⊙ (dy - Σ y dy), from E = exp(S), Z = Σ E, P = E/Z."""
-    expected = "part.P[b,d]·(∂L/∂part.P[b,d] - Σ_e part.P[b,e]·∂L/∂part.P[b,e])"
+    expected = "part.P[b,d]·(∂ℒ/∂part.P[b,d] - Σ_e part.P[b,e]·∂ℒ/∂part.P[b,e])"
 
     assert expected == right("softmax", "gradient linear.Y")
 
@@ -41,7 +41,7 @@ def test_a_softmax_that_is_written_out_has_the_same_gradient() -> None:
     """No operator's name is needed for it; the largest element that was taken off has a gradient of zero."""
     text = right("softmax by hand", "gradient linear.Y")
 
-    assert "P[b,d]·(∂L/∂P[b,d] - Σ_e P[b,e]·∂L/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
+    assert "P[b,d]·(∂ℒ/∂P[b,d] - Σ_e P[b,e]·∂ℒ/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
 
 
 def test_cross_entropy() -> None:
@@ -73,7 +73,7 @@ def test_every_tensor_that_a_gradient_reads_is_defined(name: str) -> None:
     equations = calc.gradients(MODELS[name])
     leaves = {equations.names.of.get(n.index) for n in equations.equations.nodes if isinstance(n.op, ir.Leaf)}
     lines = [e.equation for e in entries(equations)]
-    defined = {line.left.partition("[")[0].removeprefix("∂L/∂") for line in lines} | leaves
+    defined = {line.left.partition("[")[0].removeprefix("∂ℒ/∂") for line in lines} | leaves
     read = {of for line in lines for of in re.findall(r"([\w.']+)\[", line.right)}
 
     assert read
@@ -103,7 +103,7 @@ def test_a_layer_norm_that_is_written_out() -> None:
     """The same; here dn is a multiple of n, whose mean is 0, so the second mean goes too."""
     text = right("layer norm by hand", "gradient linear.Y")
 
-    assert "r[b]·(∂L/∂n[b,d] - n[b,d]·mean_e(n[b,e]·∂L/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
+    assert "r[b]·(∂ℒ/∂n[b,d] - n[b,d]·mean_e(n[b,e]·∂ℒ/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
 
 
 def test_rms_norm() -> None:
@@ -117,24 +117,24 @@ def test_attention() -> None:
     """dS = P ⊙ (dP - rowsum(dP ⊙ P)); where the mask took a score out, P is 0 already."""
     entry = shown("multi-head attention")["gradient S"]
 
-    assert "P[b,h,t,s]·(∂L/∂P[b,h,t,s] - Σ_u P[b,h,t,u]·∂L/∂P[b,h,t,u])/√(k)" == entry.equation.right
+    assert "P[b,h,t,s]·(∂ℒ/∂P[b,h,t,s] - Σ_u P[b,h,t,u]·∂ℒ/∂P[b,h,t,u])/√(k)" == entry.equation.right
     assert "the masked elements are 0 already" in entry.because
 
 
 def test_matrix_notation() -> None:
-    """∂L/∂W₂ = H₁ᵀ ∂L/∂H₂ and ∂L/∂H₁ = ∂L/∂H₂ W₂ᵀ."""
-    assert "Yᵀ ∂L/∂Y2" == right("two-layer", "parameter gradient w2", matrix=True)
-    assert "∂L/∂Y2 w2ᵀ" == right("two-layer", "gradient Y", matrix=True)
+    """∂ℒ/∂W₂ = H₁ᵀ ∂ℒ/∂H₂ and ∂ℒ/∂H₁ = ∂ℒ/∂H₂ W₂ᵀ."""
+    assert "Yᵀ ∂ℒ/∂Y2" == right("two-layer", "parameter gradient w2", matrix=True)
+    assert "∂ℒ/∂Y2 w2ᵀ" == right("two-layer", "gradient Y", matrix=True)
 
 
 def test_index_notation() -> None:
     """The same with labels, in whose letters sizes stand."""
-    assert "Σ_b Y[b,d] ∂L/∂Y2[b,k]" == right("two-layer", "parameter gradient w2")
+    assert "Σ_b Y[b,d] ∂ℒ/∂Y2[b,k]" == right("two-layer", "parameter gradient w2")
     assert "(D, K)" == shown("two-layer")["parameter gradient w2"].equation.shape
 
 
 def test_a_zero_gradient_is_shown_with_its_reason() -> None:
-    """∂L/∂b = 0 before a batch norm."""
+    """∂ℒ/∂b = 0 before a batch norm."""
     entry = shown("convolution with batch norm")["parameter gradient conv.bias"]
 
     assert (True, "0") == (entry.zero, entry.equation.right)
@@ -170,7 +170,7 @@ def test_the_chain_names_a_rule_for_every_link() -> None:
     """½(x·w - 5)²: through the half, the square, the difference, the product."""
     links = chain(calc.gradients(MODELS["scalar"]))
 
-    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂L/∂H"), ("w", "x[n] ∂L/∂H")] == [(k.of, k.equation.right) for k in links]
+    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂ℒ/∂H"), ("w", "x[n] ∂ℒ/∂H")] == [(k.of, k.equation.right) for k in links]
     assert ["map", "map", "map", "contract"] == [k.primitive for k in links]
 
 

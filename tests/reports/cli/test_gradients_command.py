@@ -25,8 +25,8 @@ def test_json_has_both_notations_and_latex() -> None:
     last = document["equations"][-1]
 
     assert (0, 2, "w2") == (code, document["schema"], last["of"])
-    assert ("Yᵀ ∂L/∂Y2", "2*B*D*K") == (last["matrix"].partition(" = ")[2], last["flops"])
-    assert r"\frac{\partial L}{\partial w^{(2)}}[d,k] = \sum_{b} Y[b,d]\, \frac{\partial L}{\partial Y^{(2)}}[b,k]" == last["latex"]
+    assert ("Yᵀ ∂ℒ/∂Y2", "2*B*D*K") == (last["matrix"].partition(" = ")[2], last["flops"])
+    assert r"\frac{\partial \mathcal{L}}{\partial w^{(2)}}[d,k] = \sum_{b} Y[b,d]\, \frac{\partial \mathcal{L}}{\partial Y^{(2)}}[b,k]" == last["latex"]
     assert {"of", "through", "primitive", "rule", "index", "shape", "flops"} == set(document["chain"][0])
 
 

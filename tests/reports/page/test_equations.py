@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+from torch import nn
+
 import calc
 from calc.mathematics.gradients import gradients
 from calc.symbolic.algebra import symbol
 from reports.jobs import job
 from reports.page import equations
-from reports.page.equations import model_section
+from reports.page.equations import ModelSection, model_section
 from reports.typeset.letters import flops_text
 from reports.typeset.numbers import NBSP
 
@@ -20,7 +23,7 @@ def test_forward_and_gradients_have_shapes_and_flops() -> None:
     """Matmuls in matrix notation, all else with its indices."""
     forward, backward = TWO_LAYER.tables
 
-    assert ["Y = x0 w1", "Y2 = Y w2", "L = mean_b,k((Y2[b,k] - x1[b,k])^2)"] == [row.equation for row in forward.rows]
+    assert ["Y = x0 w1", "Y2 = Y w2", "ℒ = mean_b,k((Y2[b,k] - x1[b,k])^2)"] == [row.equation for row in forward.rows]
     assert [("(D, K)", "2·B·D·K"), ("(D, D)", "2·B·D²")] == [(row.shape, row.flops) for row in backward.rows if row.parameter]
 
 
@@ -34,8 +37,8 @@ def test_flops_have_their_sizes_in_the_order_of_the_dimensions() -> None:
 
 
 def test_the_gradient_of_an_input_is_not_computed() -> None:
-    """∂L/∂x0 = ∂L/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul."""
-    assert ("∂L/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",) == TWO_LAYER.notes
+    """∂ℒ/∂x0 = ∂ℒ/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul."""
+    assert ("∂ℒ/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",) == TWO_LAYER.notes
 
 
 def test_of_equal_layers_the_one_shown_is_named() -> None:
@@ -79,3 +82,39 @@ def test_a_page_without_room_for_the_equations_says_where_they_are() -> None:
     section = equations.elsewhere(TWO_LAYER, "two-layer")
 
     assert ((), "the 7 equations are in the Markdown report, or on a terminal: napkin gradients two-layer") == (section.tables, section.why)
+
+
+def _convolution() -> ModelSection:
+    """Of an image of height H and width W, averaged over both."""
+    spec = calc.Spec(
+        name="convolution",
+        dims={"B": 2, "c": 4, "H": 5, "W": 6},
+        build=lambda n: nn.ModuleList([nn.Conv2d(3, n.c, 3, padding=1)]),
+        inputs=lambda n: (torch.randn(n.B, 3, n.H, n.W),),
+        loss=lambda model, x: model[0](x).mean(dim=(2, 3)).square().mean(),
+    )
+    return model_section(gradients(spec))
+
+
+CONVOLUTION = _convolution()
+
+
+def test_a_convolution_has_indices() -> None:
+    """Σ_i,j,m X' W would not say what of X' is multiplied by what of W."""
+    rows = {row.equation.partition(" = ")[0]: row.equation.partition(" = ")[2] for table in CONVOLUTION.tables for row in table.rows}
+
+    assert "Σ_i,j,m X'[b,i,h,w,j,m] 0.W[c,i,j,m] + b[c]" == rows["Y[b,c,h,w]"]
+    assert "Σ_b,h,w X'[b,i,h,w,j,m] ∂ℒ/∂Y[b,c,h,w]" == rows["∂ℒ/∂0.W[c,i,j,m]"]
+
+
+def test_a_tensor_is_not_called_like_a_size() -> None:
+    """The weight of module 0 is not W, which is the width of the image, nor is the mean H, which is its height."""
+    names = {row.equation.partition(" = ")[0].partition("[")[0] for table in CONVOLUTION.tables for row in table.rows}
+
+    assert "H1" in names
+    assert not names & {"H", "W", "∂ℒ/∂H", "∂ℒ/∂W"}
+
+
+def test_an_element_outside_of_an_image_is_said_to_be_zero() -> None:
+    """x[b,i,h+j-1,w+m-1] is read beyond the edge, where the convolution pads."""
+    assert "In these equations: an element outside its tensor is 0." == CONVOLUTION.notation

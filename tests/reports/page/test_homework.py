@@ -115,7 +115,7 @@ def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Pat
     assert re.findall(r"^Largest parts of (.*):$", text, re.MULTILINE) == quantities
     assert len(text.splitlines()) < 450
     assert "gradients of parameters are shown: napkin gradients gpt2 prints all equations." in text
-    assert "| `∂L/∂mlp.c_fc.W = ∂L/∂mlp.c_fc.Yᵀ ln_2.Y` (**parameter**) | (f, d) | 2·B·T·d·f |" in text
+    assert "| `∂ℒ/∂mlp.c_fc.W = ∂ℒ/∂mlp.c_fc.Yᵀ ln_2.Y` (**parameter**) | (f, d) | 2·B·T·d·f |" in text
     assert not re.search(r"^#### ", text, re.MULTILINE)
     assert "| feed-forward | 2,013,265,920,000 | 57.4\u00a0% |" in text  # 4·1024·1600·6400·48
     line = "napkin report gpt2 -d d=1600 -d h=25 -d L=48 -d T=1024 -d B=1 --template homework --quantity"
@@ -130,7 +130,7 @@ def test_a_report_of_a_small_model_as_homework_has_every_step(tmp_path: Path) ->
     assert run("report", "two-layer", "B=3", "D=5", "K=7", "--template", "homework", "-o", str(tmp_path)).exit_code == 0
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
 
-    assert "| `∂L/∂Y2[b,k] = 2·(Y2[b,k] - x1[b,k])/(B·K)` | (B, K) | |" in text
+    assert "| `∂ℒ/∂Y2[b,k] = 2·(Y2[b,k] - x1[b,k])/(B·K)` | (B, K) | |" in text
     assert re.findall(r"text\{(?:mm: )?(d\w+ = [^}]*)\}", text) == ["dw2 = xᵀ dy", "dx = dy w2ᵀ", "dw1 = xᵀ dy"]
     assert "because dW = xᵀ dy needs x; a storage counts once." in text
     assert "Every step of" not in text.partition("Given")[0]
@@ -149,7 +149,7 @@ def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
     chapters = [re.findall(r"^### 4[\d.]+ `(.*)`$", page, re.MULTILINE) for page in (full, text)]
     assert [name for name in chapters[0] if name not in chapters[1]] == ["flops.forward.causal", "flops.backward.causal"]
     assert [name for name in chapters[0] if name in chapters[1]] == chapters[1]
-    assert "| `∂L/∂W = ∂L/∂Yᵀ x0` (**parameter**) |" in text
+    assert "| `∂ℒ/∂W = ∂ℒ/∂Yᵀ x0` (**parameter**) |" in text
     assert "#### 4.1.1 weight" in text
     assert run("verify", str(homework / "report.md")).exit_code == 0
 
