@@ -21,8 +21,8 @@ _LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
 
 class NodeNames:
     """Names of the nodes below ``forward``; ``inline`` nodes are written inside another equation, ``through`` nodes are views of another
-    tensor (transposed or detached). With ``every_step`` only numbers are inline. A tensor that would be called like one of the ``sizes`` has
-    a number: H1 where H is the height of an image."""
+    tensor (transposed or detached). With ``every_step`` only numbers are inline. A tensor that would be called like one of the ``sizes``
+    has a number: H1 where H is the height of an image."""
 
     def __init__(self, equations: Equations, forward: int, loss: int, sizes: Collection[str], every_step: bool = False) -> None:
         self.of: dict[int, str] = {}

@@ -26,7 +26,8 @@ def test_json_has_both_notations_and_latex() -> None:
 
     assert (0, 2, "w2") == (code, document["schema"], last["of"])
     assert ("Yᵀ ∂ℒ/∂Y2", "2*B*D*K") == (last["matrix"].partition(" = ")[2], last["flops"])
-    assert r"\frac{\partial \mathcal{L}}{\partial w^{(2)}}[d,k] = \sum_{b} Y[b,d]\, \frac{\partial \mathcal{L}}{\partial Y^{(2)}}[b,k]" == last["latex"]
+    weight, output = (rf"\frac{{\partial \mathcal{{L}}}}{{\partial {name}^{{(2)}}}}" for name in "wY")
+    assert rf"{weight}[d,k] = \sum_{{b}} Y[b,d]\, {output}[b,k]" == last["latex"]
     assert {"of", "through", "primitive", "rule", "index", "shape", "flops"} == set(document["chain"][0])
 
 
