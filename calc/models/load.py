@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from calc.errors import BadInputError, NapkinError, SpecError, suggestion, words_of
+from calc.errors import BadInputError, ConfigError, NapkinError, SpecError, suggestion, words_of
 from calc.models.catalogue import CATALOGUE, CONFIGS, CatalogueEntry, configs
 from calc.platform import files
 from calc.spec import Spec
@@ -29,22 +29,46 @@ _FORMS = "give a built-in name, hf:PATH of a config.json, or FILE.py:NAME"
 
 def load(name: str) -> Spec:
     """The spec that ``name`` stands for. Its ``key`` identifies the content, for the cache of traces."""
+    require(name)
     head, _, tail = name.partition(":")
     if head in CATALOGUE:
         return _checked(_built_in(CATALOGUE[head], tail), name)
+    bundled = head == "transformers" and tail in configs()
+    if head == "hf" or bundled:
+        from calc.models import hf
+
+        spec = hf.spec(str(CONFIGS / f"{tail}.json") if bundled else tail)
+        return _checked(dataclasses.replace(spec, name=name) if bundled else spec, name)
+    file, _, attribute = name.rpartition(":")
+    with _users_own(name):
+        return _checked(_from_file(Path(file), attribute), name)
+
+
+def require(name: str) -> None:
+    """Refuse, before anything is imported, a ``name`` that ``load`` cannot know: of no form of its, or of a file that does not exist."""
+    head, _, tail = name.partition(":")
+    file, colon, _ = name.rpartition(":")
     if head == "hf" and tail:
-        from calc.models import hf
+        config_file(tail)
+    elif colon and file.endswith(".py"):
+        _require_code(Path(file))
+    elif head not in CATALOGUE and not (head == "transformers" and tail in configs()):
+        raise BadInputError(_unknown_model(name))
 
-        return _checked(hf.spec(tail), name)
-    if head == "transformers" and tail in configs():
-        from calc.models import hf
 
-        return _checked(dataclasses.replace(hf.spec(str(CONFIGS / f"{tail}.json")), name=name), name)
-    file, colon, attribute = name.rpartition(":")
-    if colon and file.endswith(".py"):
-        with _users_own(name):
-            return _checked(_from_file(Path(file), attribute), name)
-    raise BadInputError(_unknown_model(name))
+def config_file(path: str) -> Path:
+    """The config file at a path, which may be its folder. Raises ``ConfigError`` if there is none."""
+    file = Path(path)
+    if os.path.isdir(file):  # os.path, unlike Path, returns False for names that are too long
+        file = file / "config.json"
+    if not os.path.exists(file):
+        raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
+    return file
+
+
+def _require_code(file: Path) -> None:
+    if not os.path.exists(file):  # unlike Path.exists, this is False for names that are too long
+        raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
 
 
 def _unknown_model(name: str) -> str:
@@ -128,14 +152,12 @@ def line_of_user(error: BaseException) -> str:
 
 def _from_file(file: Path, attribute: str) -> Spec:
     """The spec named ``attribute`` of a Python file, which is run as it is."""
-    if not os.path.exists(file):  # unlike Path.exists, this is False for names that are too long
-        raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
     code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
     module = _run(file)
     exported: Any = getattr(module, attribute, None)
     if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
-        has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
+        has = f"its specs are {', '.join(specs)}" if specs else "it has no spec: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
         reason = (
             f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
         )

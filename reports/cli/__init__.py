@@ -206,8 +206,15 @@ def _usage(error: click.ClickException) -> str:
             return f"missing {name}: see {context.command_path} --help"
         case click.NoSuchOption(option_name=name, ctx=click.Context() as context):
             near = f"did you mean {error.possibilities[0]}?" if error.possibilities else f"see {context.command_path} --help"
-            return f"unknown option {name}: {near}"
+            others = " and ".join(f"napkin {command}" for command in _with_option(name)[:2])
+            return f"unknown option {name}: {f'it is one of {others}; see {context.command_path} --help' if others else near}"
     return error.format_message()
+
+
+def _with_option(name: str) -> list[str]:
+    """The commands that have an option."""
+    commands = ((command, napkin.get_command(click.Context(napkin), command)) for command in COMMANDS)
+    return [command for command, made in commands if made is not None and any(name in param.opts for param in made.params)]
 
 
 def _of_user(error: BaseException) -> str:

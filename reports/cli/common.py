@@ -105,6 +105,16 @@ def output_folder(text: str) -> Path:
     return folder
 
 
+def _refuse_option(size: str) -> None:
+    """Refuse ``optimizer=sgd`` where ``--optimizer sgd`` is an option of the command; an integer may be a dimension of that name."""
+    name, equals, value = size.partition("=")
+    command = click.get_current_context().command
+    options = {option for param in command.params if isinstance(param, click.Option) for option in param.opts}
+    option = f"--{name.replace('_', '-')}"
+    if equals and option in options and not value.isdecimal():
+        raise click.UsageError(f"{name[:40]} is an option, not a size: write {option} {shlex.quote(value[:40])}")
+
+
 def sizes_arguments(
     text: str = "Set a dimension; B=8 T=1024 after the model is the same.", *, model: bool | None = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -116,6 +126,8 @@ def sizes_arguments(
             first = keywords.get("model")
             if first is not None and re.fullmatch(r"\w+=\d+", first):
                 raise click.UsageError(f"the model comes before its sizes: napkin {click.get_current_context().info_name} gpt2 {first}")
+            for size in (*sizes, *further):
+                _refuse_option(size)
             return command(*args, sizes=(*sizes, *further), **keywords)
 
         option = click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help=text)

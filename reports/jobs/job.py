@@ -30,15 +30,24 @@ if TYPE_CHECKING:
     from calc.memory.peak_levers import PeakLever
     from calc.options import Options
     from calc.performance.measuring import Measured, MeasuringOptions
+    from calc.spec import Spec
     from reports.page.equations import ModelSection
 
 Progress = Callable[[str], None]
 
 
+def load(model: str, progress: Progress) -> Spec:
+    """The spec of a model, with progress from where it may take a while: a name that cannot be one is refused without."""
+    from calc.models.load import require
+
+    require(model)
+    progress(f"loading {model}")
+    return calc.load(model)
+
+
 def derive(request: Request, progress: Progress) -> Derivation:
     """The derivation at the request's sizes, with this program's version in its provenance."""
-    progress(f"loading {request.model}")
-    spec = calc.load(request.model)
+    spec = load(request.model, progress)
     spec.sizes(request.sizes)  # a size that cannot be is refused before the work begins
     derivation = calc.derive(spec, request.sizes, cache=request.cache, progress=progress, **request.options.to_json())
     # A library that happens to be loaded has no part in a model of our own.
@@ -49,6 +58,9 @@ def derive(request: Request, progress: Progress) -> Derivation:
 
 def derive_each(request: Request, option: str, values: Sequence[str], progress: Progress) -> tuple[dict[str, Derivation], dict[str, str]]:
     """The derivations with each of ``values`` for one option of the step, and why the model refuses the others."""
+    from calc.models.load import require
+
+    require(request.model)
     derivations, refused = {}, {}
     for value in values:
         progress(f"{option} {value}")
@@ -174,8 +186,7 @@ def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: A
     """What using a model takes at ``sizes``."""
     from calc.memory.inference import inference as infer
 
-    progress(f"loading {model}")
-    return infer(calc.load(model), sizes, progress=progress, **how)
+    return infer(load(model, progress), sizes, progress=progress, **how)
 
 
 def saving(
@@ -185,9 +196,9 @@ def saving(
     from calc.memory.checkpoint import interval
     from calc.memory.checkpoint import saving as save
 
-    progress(f"loading {request.model}")
+    spec = load(request.model, progress)
     chosen = None if save_seconds is None or failure_hours is None else interval(save_seconds, 3600 * failure_hours)
-    saved = save(calc.load(request.model), request.sizes, options=request.options, schedule=schedule, seed=seed, progress=progress)
+    saved = save(spec, request.sizes, options=request.options, schedule=schedule, seed=seed, progress=progress)
     return replace(saved, interval=chosen)
 
 
@@ -202,8 +213,8 @@ def measure(request: Request, options: MeasuringOptions, command: str) -> Measur
     """Real steps of a model, timed; on a CUDA device their memory as well. ``command`` is kept with the measurement."""
     from calc.performance.measuring import measured
 
-    options.progress(f"loading {request.model}")
-    return replace(measured(calc.load(request.model), (request.sizes,), request.options, options), command=command)
+    spec = load(request.model, options.progress)
+    return replace(measured(spec, (request.sizes,), request.options, options), command=command)
 
 
 def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:

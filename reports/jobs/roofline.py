@@ -8,13 +8,13 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-import calc
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
 from calc.performance import step_operators
 from calc.performance.roofline import LAUNCH_SECONDS, RooflineCeiling, roofline
 from calc.performance.step_operators import StepOperators
 from reports.figures.roofline_bounds import RooflinePair
+from reports.jobs.job import load
 from reports.jobs.request import Request
 from reports.page.roofline import page
 from reports.writers import html
@@ -50,8 +50,7 @@ def compute(request: Request, ceiling: RooflineCeiling, progress: Callable[[str]
 
 def operators_of(request: Request, progress: Callable[[str], None]) -> StepOperators:
     """What the operators of a request's step do and move."""
-    progress(f"loading {request.model}")
-    spec = calc.load(request.model)
+    spec = load(request.model, progress)
     return step_operators.step_operators(spec, request.sizes, options=request.options, cache=request.cache, progress=progress)
 
 

@@ -180,15 +180,15 @@ def test_a_name_that_is_no_spec_is_refused_with_those_that_are(tmp_path: Path) -
     """Both for a name that is not there and for one that is something else."""
     file = written(tmp_path, MODEL)
 
-    assert refusal(f"{file}:model") == f"{file}: no name 'model'; it has spec"
-    assert refusal(f"{file}:other") == f"{file}: 'other' is of type int, not a spec; it has spec"
+    assert refusal(f"{file}:model") == f"{file}: no name 'model'; its specs are spec"
+    assert refusal(f"{file}:other") == f"{file}: 'other' is of type int, not a spec; its specs are spec"
 
 
 def test_a_file_without_a_spec_is_refused_with_an_example(tmp_path: Path) -> None:
     """The five parts that every spec has."""
     file = written(tmp_path, "x = 1\n")
 
-    assert refusal(f"{file}:spec").endswith("it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)")
+    assert refusal(f"{file}:spec").endswith("it has no spec: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from calc.models.hf.pairs import pair_lists
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import Task, task_of
+from calc.models.load import config_file
 from calc.spec import Sizes, Spec
 
 # Above this, a check at full width would not fit an ordinary machine (AdamW in fp32 takes 16 bytes per parameter).
@@ -39,7 +40,7 @@ _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
 def spec(path: str) -> Spec:
     """The spec of a ``config.json``, given by its path or its folder's. Raises ``ConfigError`` for a config that cannot be used."""
-    file = reading.file_of(path)
+    file = config_file(path)
     text = reading.read(file)
     raw = reading.parse(str(file), text)
     reading.refuse_what_is_not_supported(str(file), raw)

@@ -135,16 +135,6 @@ def module_class(source: Source) -> Any:
     return getattr(transformers, source.architecture)
 
 
-def file_of(path: str) -> Path:
-    """The config file at a path, which may be its folder. Raises ``ConfigError`` if there is none."""
-    file = Path(path)
-    if os.path.isdir(file):  # os.path, unlike Path, returns False for names that are too long
-        file = file / "config.json"
-    if not os.path.exists(file):
-        raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
-    return file
-
-
 def read(file: Path) -> bytes:
     """The bytes of a config file, of bounded size."""
     return _FILE.read_bytes(file)

@@ -452,7 +452,7 @@ def test_what_nobody_sees_in_a_name_is_shown_as_its_escape():
     actual = CliRunner().invoke(cli.napkin, ["derive", "hf:no\u200bwhere\u3000\x1b\u202e\nx"])
     name = "no\\u200bwhere\\u3000\\x1b\\u202e x"
 
-    said = f"loading hf:{name} …\nnapkin: no config at {name}: give the path of a config.json or of its folder (nothing is downloaded)\n"
+    said = f"napkin: no config at {name}: give the path of a config.json or of its folder (nothing is downloaded)\n"
     assert said == actual.stderr
 
 
