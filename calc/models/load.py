@@ -157,7 +157,7 @@ def _from_file(file: Path, attribute: str) -> Spec:
     exported: Any = getattr(module, attribute, None)
     if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
-        has = f"its specs are {', '.join(specs)}" if specs else "it has no spec: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
+        has = f"its specs are {', '.join(specs)}" if specs else "write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
         reason = (
             f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
         )

@@ -202,7 +202,7 @@ def _usage(error: click.ClickException) -> str:
     """What is wrong with a command line, and what to type; click's own words where they say it."""
     match error:
         case click.MissingParameter(param=click.Parameter() as parameter, ctx=click.Context() as context):
-            name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(context)
+            name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(context).split()[0]
             return f"missing {name}: see {context.command_path} --help"
         case click.NoSuchOption(option_name=name, ctx=click.Context() as context):
             near = f"did you mean {error.possibilities[0]}?" if error.possibilities else f"see {context.command_path} --help"

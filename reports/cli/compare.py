@@ -57,15 +57,18 @@ def _difference(
     if as_json:
         refuse_idle("beside --json, which has every quantity", "explain")
     from calc.derive.compare import document
+    from calc.derive.quantities import QUANTITIES
     from reports.jobs import compared, job
     from reports.views import compare as page
 
+    if explain is not None and explain not in QUANTITIES:
+        raise BadInputError(f"no quantity {explain[:60]!r}: {suggestion(explain, QUANTITIES)}; see napkin list quantities")
     sides = compared.sides(models[0], models[1], given, not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
         comparison, inputs = compared.compare(sides, say)
     if explain is not None and explain not in [change.quantity for change in comparison.changes]:
-        raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities")
+        raise BadInputError(f"neither step has {explain}: choose another quantity")
     if output is not None:
         say_written(*job.write_all(Path(output), compared.texts(comparison, inputs)))
     print_result(as_json, lambda: document(comparison), lambda out: page.show(comparison, explain, out))

@@ -30,7 +30,6 @@ def gradients(
 
     MODEL is as for napkin derive. What repeats from layer to layer is shown once. Exit status 1: a comparison failed.
     """
-    import calc
     from calc.mathematics.gradients import check
     from calc.mathematics.gradients import gradients as derive
     from calc.options import made
@@ -43,7 +42,8 @@ def gradients(
         raise click.UsageError(f"unknown notation {notation[:40]!r}: use index or matrix")
     options, fixed = made(attention=attention), job.sizes_from(sizes)
     with talk() as say:
-        spec = calc.load(model)
+        spec = job.load(model, say)
+        spec.sizes(fixed)  # a size that cannot be is refused before the work begins
         derived = derive(spec, fixed, options, say)
         if parameter is not None:
             derived.parameter(parameter)
@@ -233,7 +233,6 @@ def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bo
 
 
 def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, as_json: bool) -> int:
-    import calc
     from calc.mathematics.strides.check import check_forward
     from calc.mathematics.strides.walk import storage as walked
     from calc.options import made
@@ -241,11 +240,12 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
     from reports.jobs import job
     from reports.views.strides import forward
 
-    options = made(attention=attention)
+    options, fixed = made(attention=attention), job.sizes_from(sizes)
     with talk() as say:
-        spec = calc.load(model)
-        say("recording the forward")
-        walk = walked(spec, job.sizes_from(sizes), options)
+        spec = job.load(model, say)
+        spec.sizes(fixed)  # a size that cannot be is refused before the work begins
+        say("tracing the forward")
+        walk = walked(spec, fixed, options)
         verdict = check_forward(spec, walk, options) if checked else None
     from reports.views import strides as view
 

@@ -74,6 +74,8 @@ def words_of(text: str) -> tuple[str, ...]:
 def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) -> tuple[Comparison, Inputs]:
     """The comparison, and what makes it again; ``words`` load the models that are not loaded as they are written."""
     requests = both.requests(words)
+    for request in requests:  # sizes that cannot be are refused before the work begins
+        job.load(request.model, progress).sizes(request.sizes)
     left, right = (job.derive(request, progress) for request in requests)
     left_digest, right_digest = (digest_of(file) if (file := file_of(request.model)) is not None else "" for request in requests)
     return compare_derivations(left, right, both.names), Inputs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Protocol
 
 import sympy as sp
@@ -70,13 +71,28 @@ def _shortened(expr: sp.Expr, printer: Any) -> tuple[sp.Expr, list[str]]:
     return expr, notes
 
 
+_DIGITS = 10  # of a number that has no end
+
+
+def _decimal(number: sp.Float, further: str) -> str:
+    """The shortest decimals of a double, or its first digits and ``further``."""
+    text = f"{float(number):.{_DIGITS}g}"
+    return text if float(text) == float(number) else f"{text}{further}"
+
+
+def _with_fractions(expr: sp.Expr) -> sp.Expr:
+    """``expr`` in which a double without short decimals is the fraction that it is the nearest to: dropout's 1/(1 − 0.1) is 10/9."""
+    exact = {number: Fraction(float(number)).limit_denominator(999) for number in expr.atoms(sp.Float) if _decimal(number, "…")[-1] == "…"}
+    return expr.xreplace({n: sp.Rational(f.numerator, f.denominator) for n, f in exact.items() if float(f) == float(n)})
+
+
 def _signs(text: str) -> str:
     return text.replace("**", "^").replace("*", "·").replace("sqrt(", "√(")
 
 
 class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no types
     def _print_Float(self, expr: Any) -> str:
-        return f"{float(expr):.10g}"
+        return _decimal(expr, "…")
 
     def _print_Whole(self, expr: Any) -> str:
         return f"({self._print(expr.args[0])})"
@@ -130,7 +146,7 @@ class Text:
         symbols = {s: sp.Symbol(f"q{i}q", real=True) for i, s in enumerate(parts)}
         names = {symbols[s].name: text for s, text in parts.items()}
         names["infinity"] = "∞"
-        expr, notes = _shortened(expr.xreplace(symbols), _TextPrinter)
+        expr, notes = _shortened(_with_fractions(expr).xreplace(symbols), _TextPrinter)
         text = _TextPrinter({"order": "none"}).doprint(expr)
         text = text.replace("**", "^")
         if matrix:  # numbers multiply, tensors multiply element by element
@@ -141,7 +157,7 @@ class Text:
 
 class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
     def _print_Float(self, expr: Any) -> str:
-        return f"{float(expr):.10g}"
+        return _decimal(expr, r"\ldots")
 
     def _print_Whole(self, expr: Any, exp: Any = None) -> str:
         return rf"\left({self._print(expr.args[0])}\right)" + (f"^{{{exp}}}" if exp else "")
@@ -188,7 +204,7 @@ class Latex:
     def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]:
         names = {**parts, sp.Symbol("infinity", positive=True): r"\infty"}
         settings = {"symbol_names": names, "order": "none", "mul_symbol": r" \odot " if matrix else " "}
-        expr, notes = _shortened(expr, _Printer)
+        expr, notes = _shortened(_with_fractions(expr), _Printer)
         return _Printer(settings).doprint(expr), _binds(expr), notes
 
 

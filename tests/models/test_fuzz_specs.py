@@ -218,7 +218,7 @@ def test_an_object_that_lies_about_its_type_is_none() -> None:
         ("class Odd(BaseException): pass\nraise Odd('odd')", "{file} line 5: Odd: odd"),
         ("def f(): f()\nf()", "{file} line 4: RecursionError: maximum recursion depth exceeded"),
         ("class Untold(Exception):\n    def __str__(self): raise ValueError\nraise Untold", "{file} line 6: Untold"),
-        ("spec = type('S', (), {'__class__': property(lambda s: 1 / 0)})()", "{file}: 'spec' is of type S, not a spec; it has no spec: write "
+        ("spec = type('S', (), {'__class__': property(lambda s: 1 / 0)})()", "{file}: 'spec' is of type S, not a spec; write "
          "NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"),
         ("def __getattr__(name): raise GeneratorExit(name)", "{file}:spec: GeneratorExit: spec"),
     ],

@@ -188,7 +188,7 @@ def test_a_file_without_a_spec_is_refused_with_an_example(tmp_path: Path) -> Non
     """The five parts that every spec has."""
     file = written(tmp_path, "x = 1\n")
 
-    assert refusal(f"{file}:spec").endswith("it has no spec: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)")
+    assert refusal(f"{file}:spec").endswith("write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)")
 
 
 @pytest.mark.parametrize(
