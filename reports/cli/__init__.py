@@ -208,7 +208,12 @@ def _usage(error: click.ClickException) -> str:
             near = f"did you mean {error.possibilities[0]}?" if error.possibilities else f"see {context.command_path} --help"
             others = " and ".join(f"napkin {command}" for command in _with_option(name)[:2])
             return f"unknown option {name}: {f'it is one of {others}; see {context.command_path} --help' if others else near}"
+        case click.UsageError(ctx=click.Context() as context, message=str() as message) if message.startswith(_EXTRA):
+            return f"unexpected {message.removeprefix(_EXTRA).partition('(')[2][:-1][:60]}: see {context.command_path} --help"
     return error.format_message()
+
+
+_EXTRA = "Got unexpected extra argument"  # of click
 
 
 def _with_option(name: str) -> list[str]:

@@ -51,7 +51,7 @@ def ask(question: str, words: Sequence[str], as_json: bool) -> None:
     print_result(as_json, answer.to_json, lambda out: show(answer, out))
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command()
 @click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
 @pairs_option
 @click.option("--json", "as_json", is_flag=True, help="Write every line, collective and condition as JSON.")
@@ -81,7 +81,7 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     print_result(as_json, lambda: of_account(account), lambda out: sharding.show(account, out))
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command()
 @click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
 @pairs_option
 @click.option("--json", "as_json", is_flag=True, help="Write the winner with all its lines, the front and the runners-up as JSON.")

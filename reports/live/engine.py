@@ -175,10 +175,12 @@ class Engine:
         form = stored(model, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
             return ModelValues(model, form.derivation(request.sizes))
+        from calc.models.load import require
         from reports.jobs import job
 
         work.spend(_TRACED)
         word = self._word(model)
+        require(word)
         longest = f"the longest before it took {max(self.seconds):.0f} s" if self.seconds else "seconds, or minutes for a large model"
         self.progress(f"loading and tracing {model} ({longest})")
         begin = time.perf_counter()

@@ -78,7 +78,7 @@ class Layout:
         _require_one_of("exchange", self.exchange, EXCHANGE)
         shared = self.data * self.context * self.expert
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or not 0 <= self.rank < shared:
-            raise BadInputError(f"rank = {_clipped(self.rank)} is not among the {shared} that share weights: they are 0 to {shared - 1}")
+            raise BadInputError(f"{_stated('rank', self.rank)} is not among the {shared} that share weights: they are 0 to {shared - 1}")
         if not self.batch:
             object.__setattr__(self, "batch", self.replicas * self.micro)
 
@@ -131,12 +131,18 @@ def require_devices_at_most(devices: int) -> int:
 
 def _require_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-        raise BadInputError(f"{name} = {_clipped(value)} is not a number of {MEANINGS[name]}: give an integer from 1 to 10**9")
+        raise BadInputError(f"{_stated(name, value)} is not a number of {MEANINGS[name]}: give an integer from 1 to 10**9")
 
 
 def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if type(value) not in (int, str) or value not in allowed:
-        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use one of {', '.join(map(str, allowed))}")
+        raise BadInputError(f"{_stated(name, value)} is unknown: use one of {', '.join(map(str, allowed))}")
+
+
+def _stated(name: str, value: object) -> str:
+    """``tensor = 0``; ``tensor (of type list)`` where the value cannot be shown."""
+    text = shown(value)
+    return f"{name} ({text})" if text.startswith("of ") else f"{name} = {text}"
 
 
 def _clipped(value: object) -> str:

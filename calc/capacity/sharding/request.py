@@ -17,6 +17,7 @@ from calc.capacity.sharding.layout import (
     CHECKPOINTING,
     EXCHANGE,
     SEQUENCE,
+    UNITS,
     STAGES,
     SYMBOLS,
     layout_of,
@@ -234,7 +235,7 @@ def _layout_words(inputs: Words) -> dict[str, int | str]:
 
 
 def _count(inputs: Words, word: str) -> int:
-    return int(read(word, inputs[word], "elements" if word not in WORDS else "count", integer=True).value)
+    return int(read(word, inputs[word], UNITS.get(word, "devices") if word in WORDS else "elements", integer=True).value)
 
 
 def _small(inputs: Words, word: str) -> int:

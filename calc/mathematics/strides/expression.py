@@ -39,7 +39,7 @@ class StrideStep:
 def shape_of(text: str) -> tuple[int, ...]:
     """``"4x4"`` or ``"2,3,5"`` → sizes."""
     parts = re.split(r"[x,]", text) if text else []
-    if not parts or len(parts) > _MOST_DIMENSIONS:
+    if not all(part.strip() for part in parts or [""]) or len(parts) > _MOST_DIMENSIONS:
         raise BadInputError(f"cannot read the shape {text[:40]!r}: write 1 to {_MOST_DIMENSIONS} sizes, e.g. 4x4")
     return tuple(parse_size(f"size {at + 1} of the shape", part.strip()) for at, part in enumerate(parts))
 

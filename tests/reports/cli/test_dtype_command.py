@@ -70,7 +70,7 @@ def test_json_holds_exact_numbers_as_text() -> None:
         (["fp17"], "napkin: unknown number format 'fp17': did you mean fp16?"),
         (["fp16", "ten"], "napkin: cannot read 'ten' as a number: write 0.01, 1e-8, -0, 0x1.8p3, inf or nan"),
         (["fp16", "--jsn"], "napkin: cannot read '--jsn' as a number: "),
-        (["fp16", "1", "2"], "napkin: Got unexpected extra argument (2)"),
+        (["fp16", "1", "2"], "napkin: unexpected 2: see napkin dtype --help"),
         (["fp16", "1\n\x1b[31m"], "napkin: cannot read '1\\n\\x1b[31m' as a number: "),
     ],
 )

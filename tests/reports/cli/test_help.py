@@ -133,6 +133,10 @@ def test_the_examples_of_the_help_are_pasted_as_they_are_shown(name: str, width:
         (["compare", "gpt2", "gpt2 optimiser=adam"], "unknown option 'optimiser': did you mean optimizer?"),
         (["shard", "llama3-8b", "tensro=4"], "neither a layout nor llama3-8b has 'tensro': did you mean tensor?"),
         (["shard", "L=2", "tensro=4"], "unknown key 'tensro': did you mean tensor?"),
+        (["shard", "llama3-8b", "data=1.5"], "data = '1.5' is not an integer number of ranks"),
+        (["shard", "llama3-8b", "--zzz"], "unknown option --zzz: see napkin shard --help"),
+        (["layout", "llama3-8b", "--fix"], "unknown option --fix: it is one of napkin verify; see napkin layout --help"),
+        (["compare"], "missing MODEL: see napkin compare --help"),
         (["shard", "llama3-8b", "tensor=4", "sequence=kept"], "sequence = 'kept' is unknown: use one of off, saved, regather"),
     ],
 )
