@@ -91,15 +91,26 @@ def say_idle(file: Path, kind: str, *names: str) -> None:
 
 def output_folder(text: str) -> Path:
     """The folder that ``-o`` names, refused before any work where none can be written to there; nothing is made yet."""
+    return _writable_folder(Path(text), "; -o names a folder")
+
+
+def judge_output(text: str | None) -> None:
+    """Refuse the file that ``-o`` names, before any work, where it cannot be written; nothing is made yet."""
+    from calc.platform import files
+
+    if text is not None and _writable_folder(Path(text).parent).is_dir():
+        files.judge(text, label="a report to")
+
+
+def _writable_folder(folder: Path, hint: str = "") -> Path:
     from calc.errors import BadInputError
 
-    folder = Path(text)
     try:
         above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     except OSError as error:
         raise BadInputError(f"cannot write a report to {folder}: {error.strerror}") from None
     if not above.is_dir():
-        raise BadInputError(f"cannot write a report to {folder}: {above} is a file; -o names a folder")
+        raise BadInputError(f"cannot write a report to {folder}: {above} is a file{hint}")
     if not os.access(above, os.W_OK | os.X_OK):
         raise BadInputError(f"cannot write a report to {folder}: no permission to write to {above}")
     return folder

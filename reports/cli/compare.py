@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 
 import click
 
 from calc.errors import BadInputError, suggestion
-from reports.cli.common import pairs_option, print_result, refuse_idle, request_of, say_written, sizes_arguments, step_options, talk
+from reports.cli.common import (
+    output_folder,
+    pairs_option,
+    print_result,
+    refuse_idle,
+    request_of,
+    say_written,
+    sizes_arguments,
+    step_options,
+    talk,
+)
 
 
 @click.command()
@@ -65,12 +74,13 @@ def _difference(
         raise BadInputError(f"no quantity {explain[:60]!r}: {suggestion(explain, QUANTITIES)}; see napkin list quantities")
     sides = compared.sides(models[0], models[1], given, not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
+    folder = None if output is None else output_folder(output)
     with talk() as say:
         comparison, inputs = compared.compare(sides, say)
     if explain is not None and explain not in [change.quantity for change in comparison.changes]:
         raise BadInputError(f"neither step has {explain}: choose another quantity")
-    if output is not None:
-        say_written(*job.write_all(Path(output), compared.texts(comparison, inputs)))
+    if folder is not None:
+        say_written(*job.write_all(folder, compared.texts(comparison, inputs)))
     print_result(as_json, lambda: document(comparison), lambda out: page.show(comparison, explain, out))
 
 
@@ -84,10 +94,11 @@ def _table(
 
     table_steps = jobs.steps(models, given, quantities, not no_cache)
     table_steps.requests()  # what cannot be asked for is refused before any work
+    folder = None if output is None else output_folder(output)
     with talk() as say:
         table, inputs = jobs.compute(table_steps, say)
-    if output is not None:
-        say_written(*job.write_all(Path(output), jobs.texts(table, inputs)))
+    if folder is not None:
+        say_written(*job.write_all(folder, jobs.texts(table, inputs)))
     print_result(as_json, lambda: document(table), lambda out: page.show_several(table, out))
 
 

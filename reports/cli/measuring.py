@@ -19,8 +19,10 @@ from reports.cli.common import (
     command_line,
     device_here,
     hand_over,
+    judge_output,
     measuring_arguments,
     model_arguments,
+    output_folder,
     print_result,
     rate_of,
     refuse_idle,
@@ -57,7 +59,6 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
 
     napkin predict reads the file. No model is run.
     """
-    from reports.jobs import job
     from reports.views import measuring
 
     machine, absent = device_here(device)
@@ -69,8 +70,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
         return unmeasured("calibration", absent, as_json, strict=False)
     from calc.measure.calibration import calibrate as run
 
-    if output is not None:
-        job.write_all(Path(output).parent, {})  # a folder that cannot be made is refused before a minute of work
+    judge_output(output)
     with talk() as say:
         measured = run(machine, processor_time=processor_time, tf32=tf32, progress=say)
     hand_over(measured.to_json(), output, as_json, lambda out: measuring.show_calibration(measured, out))
@@ -118,6 +118,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     request = request_of(**options)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
+    judge_output(output)
     with talk() as say:
         measured = job.measure(request, replace(how, progress=say), command_line())
     hand_over(document(measured), output, as_json, lambda out: measuring.show(measured, out))
@@ -185,6 +186,7 @@ def measure_matmul(
     rate, shape = rate_of(peak), sizes_for(machine, sizes_from(sizes))
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
+    judge_output(output)
     with talk() as say:
         timed = products(shape, dtypes or DTYPES, machine, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
     default = shape == sizes_for(machine, {})
@@ -240,6 +242,7 @@ def transfers(
     require_sizes(nbytes, batch, length)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
+    judge_output(output)
     because = job.no_cuda() if machine == "cpu" and device is None else "not measured: the CPU was asked for" if machine == "cpu" else ""
     with talk() as say:
         timed = Repeat(2, repeat, seconds, max(repeat, 1000))
@@ -299,7 +302,7 @@ def train_demo(
         refuse_idle("without -o, where checkpoints are kept", "save_every")
     machine, absent = device_here(device)
     require_gpu(gpu, machine)
-    folder = None if output is None else Path(output)
+    folder = None if output is None else output_folder(output)
     training = TrainingRequest(model, sizes_from(sizes), steps, every, folder, save_every, resume, machine, rate_of(peak), gpu, seed)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli.common import device_here, model_arguments, print_result, refuse_idle, request_of, say_written, talk
+from reports.cli.common import device_here, judge_output, model_arguments, print_result, refuse_idle, request_of, say_written, talk
 
 
 @click.command()
@@ -37,6 +37,7 @@ def roofline(
         raise click.UsageError(f"--top {top} shows nothing: give 1 or more")
     ceiling = roofline_job.ceiling(gpu, file, dtype, launch)
     request = request_of(**options)
+    judge_output(output)
     with talk() as say:
         rooflines = roofline_job.compute(request, ceiling, say)
     if output is not None:
