@@ -7,11 +7,12 @@ module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from calc.derive.to_json import number
-from calc.errors import BadInputError, NapkinError
+from calc.errors import BadInputError, DimensionError, NapkinError
 from calc.memory.checkpoint_files import CheckpointFile, entries_of, safetensors, torch_save
 from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
 from calc.memory.progress import GENERATORS, ITERATION, Scheduler, pickled, scheduler
@@ -85,12 +86,22 @@ def saving(
     if not options.trains:
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
+    small = _small(spec, sizes or {})
     progress("counting the file")
     file = counted(spec, at, options)
-    fixed = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
-    small = spec.sizes({**spec.check_at, **fixed})
     verdicts = _measured(spec, small, options, schedule, seed, progress)
     return Checkpoint(spec.name, at, options.to_json(), file, small, verdicts, None, schedule, seed)
+
+
+def _small(spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of the real run: the spec's small ones, with given ones that it leaves open; smaller given ones, or all, where these exclude
+    the small ones (a given context length of 32 those of 64 tokens)."""
+    fixed = {name: size for name, size in given.items() if name not in spec.check_at}
+    smaller = {name: min(size, given.get(name, size)) for name, size in spec.check_at.items()}
+    for chosen in (spec.check_at, smaller):
+        with suppress(DimensionError):
+            return spec.sizes({**chosen, **fixed})
+    return spec.sizes(given)
 
 
 def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFile:

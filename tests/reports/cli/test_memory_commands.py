@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
+import calc
 from calc.memory import checkpoint
 from calc.memory.inference import ByteSum, Inference, InferenceTerm
 from calc.pipeline.verdict import Verdict
@@ -78,6 +79,16 @@ def test_checkpoint_counts_the_file_and_resumes_for_real() -> None:
     assert f"{12 * 19210 + 16 + 8:,}" in actual.stdout
     assert 4 == actual.stdout.count("exact: ")
     assert "= 3,220 s: 3.7 % of the time is lost" in actual.stdout
+
+
+def test_the_real_run_has_the_small_sizes_of_the_spec_unless_given_ones_exclude_them() -> None:
+    """A context of 32 holds no 64 tokens, the spec's own: then the smaller length that is given."""
+    spec = calc.load("gpt2")
+    usual, narrow, long = (checkpoint._small(spec, given) for given in ({}, {"T": 32, "C": 32}, {"T": 4096, "C": 4096}))
+
+    assert (2, 64, 1024) == (usual["B"], usual["T"], usual["C"])
+    assert (2, 32, 32) == (narrow["B"], narrow["T"], narrow["C"])
+    assert (2, 64, 4096) == (long["B"], long["T"], long["C"])
 
 
 def test_checkpoint_as_json_holds_file_checks_and_interval() -> None:
