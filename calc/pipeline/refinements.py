@@ -181,13 +181,21 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
         return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
     causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
-    if may & causes - specialized.keys():
-        return dict.fromkeys(with_quotients(spec, sorted(may & causes - specialized.keys())), why)
+    named = may & causes - specialized.keys()
+    if named:
+        return dict.fromkeys(with_quotients(spec, sorted({_dividend(spec, name) for name in named})), why)
     for names in spec.may_specialize:
         more = [name for name in with_quotients(spec, names) if name not in specialized]
         if more:
             return dict.fromkeys(more, why)
     return {}
+
+
+def _dividend(spec: Spec, name: str) -> str:
+    """The dimension that ``name`` is a quotient of by its default, or itself: where ``k``, which is ``d/h``, is a number, so is ``d``."""
+    dim = spec.dimensions[name]
+    dividend, sign, _ = str(dim.default).replace(" ", "").partition("/")
+    return dividend if dim.tied and sign and dividend in spec.dimensions else name
 
 
 def _is_of_peaks(error: CertificateError) -> bool:

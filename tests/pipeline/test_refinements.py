@@ -336,6 +336,16 @@ def test_a_peak_that_differs_from_a_trace_specializes_the_trip_count_and_no_widt
     assert specialized(**{"activations.bytes": "more"}) == ["d"]
 
 
+def test_a_quotient_that_a_step_fails_at_is_a_number_with_what_it_divides() -> None:
+    """A head of d/h is a number only where d is one."""
+    dims = {"d": Dim(12, multiple_of="h"), "h": Dim(3), "k": Dim("d/h", tied=True)}
+    heads = replace(PLAN.spec, dims=dims, may_specialize=(("k", "d"),))
+    first = _refined_by(SizesError("plan raised ValueError: no").of_causes(["k"]), plan=replace(PLAN, spec=heads, given=heads))
+
+    assert isinstance(first, TracePlan)
+    assert [*first.specialized] == ["d", "h", "k"]
+
+
 def test_a_specialized_number_of_heads_leaves_the_width_a_symbol() -> None:
     """12 heads of k are a width of 12·k; a width that is a number makes its heads numbers, and k with them."""
     heads = replace(PLAN.spec, dims={"d": Dim(12, multiple_of="h"), "h": Dim(3), "k": Dim("d/h", tied=True)})
