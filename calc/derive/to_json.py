@@ -34,7 +34,7 @@ def to_json(
     available."""
     document: dict[str, Any] = {
         **values_document(derivation),
-        **({"exchanged": list(checks.exchanged)} if checks is not None else {}),
+        **({"exchanged": [*checks.exchanged, *checks.counted_with]} if checks is not None else {}),
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,

@@ -89,20 +89,22 @@ def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
     return [exchange for exchange in _ALL if exchange.assumption.expr in stated]
 
 
-COUNT_ONLY = "To count FLOPs of matrix multiplications"  # begins what only the check's count of FLOPs exchanges: no derived number does
-
-
 def headlines(assumptions: Iterable[Assumption], difference: Differences | None = None, at: str = "") -> Iterator[str]:
     """One or two sentences for each exchange of a derivation, and for each in ``difference``, which a check at the sizes ``at`` met."""
-    derived = {exchange.key for exchange in in_force(assumptions)}
+    met = {exchange.key for exchange in in_force(assumptions)}.union(difference or ())
     for exchange in _ALL:
-        if exchange.traced and (exchange.key in derived or exchange.key in (difference or {})):
+        if exchange.traced and exchange.key in met:
             yield f"{exchange.of} is derived and measured {exchange.instead}, not as {exchange.by_default}: {exchange.because}. " + (
                 _difference(difference.get(exchange.key, ()) if difference else (), exchange, at)
             )
-        elif exchange.key in (difference or {}):
+
+
+def of_counting(difference: Differences) -> Iterator[str]:
+    """A sentence for each exchange that a check met where it counts FLOPs of matrix multiplications alone: no derived number has it."""
+    for exchange in _ALL:
+        if not exchange.traced and exchange.key in difference:
             yield (
-                f"{COUNT_ONLY}, the check runs {exchange.of} {exchange.instead}, not as {exchange.by_default}:"
+                f"To count FLOPs of matrix multiplications, the check runs {exchange.of} {exchange.instead}, not as {exchange.by_default}:"
                 f" {exchange.because}. Everything else is measured as torch runs it by default."
             )
 

@@ -15,7 +15,7 @@ from calc.dimensions import Dim
 from calc.errors import BadInputError, DimensionError
 from calc.graph.folds import Basis
 from calc.symbolic.exact import holds, side
-from calc.symbolic.expression import Not
+from calc.symbolic.expression import Compare, FunctionCall, Not, Remainder, walk
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
 
@@ -40,12 +40,17 @@ def divides(name: str, part: int | str, plus: int = 0) -> str:
     return f"Eq(Mod({f'{name} - {plus}' if plus else name}, {part}), 0)"
 
 
+# Kinds of assumptions: at sizes where they do not hold, other operators run, or the closed forms of a special case hold.
+BRANCH, SPECIAL_CASE = "branch", "special case"
+
+
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A guard on sizes, or a value read out of a tensor, that the traced step assumes."""
+    """A guard on sizes, or a value read out of a tensor, that the traced step assumes. ``kind`` is one of the kinds above, or empty."""
 
     expr: str
     because: str
+    kind: str = ""
 
     def at(self, sizes: Mapping[str, int]) -> Assumption:
         """The assumption as it is true at ``sizes`` of the dimensions. A guard that fails there is negated: a certificate covers it."""
@@ -59,7 +64,12 @@ class Assumption:
                 negated = as_text(positive)
             case _:
                 negated = f"not ({self.expr})"
-        return Assumption(negated, f"a trace at sizes with this outcome certifies the closed forms there; {self.because}")
+        return replace(self, expr=negated, because=f"a trace at sizes with this outcome certifies the closed forms there; {self.because}")
+
+
+def has_remainder(text: str) -> bool:
+    """Whether an expression has a remainder in it."""
+    return any(isinstance(node, Remainder) or (isinstance(node, FunctionCall) and node.function == "Mod") for node in walk(parse(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +90,12 @@ class Guard:
     @property
     def compares(self) -> bool:
         """Whether this is an inequality."""
-        return any(sign in self.expr for sign in (" < ", " > ", " <= ", " >= "))
+        return any(isinstance(node, Compare) and node.relation not in ("==", "!=") for node in walk(parse(self.expr)))
 
     @property
     def divides(self) -> bool:
         """Whether this is about a remainder."""
-        return "Mod(" in self.expr
+        return has_remainder(self.expr)
 
     def holds_at(self, values: Mapping[str, int]) -> bool:
         """Whether the outcome is the traced one at these values of the basis symbols."""

@@ -251,7 +251,7 @@ def _graph(data: Any, depth: int) -> Graph:
         folds=tuple(Fold(*fold) for fold in folds),
         loops=part(data, "loops", each(symbol)),
         options=_options(data),
-        assumptions=tuple(Assumption(*a) for a in part(data, "assumptions", each(row(text, text)))),
+        assumptions=tuple(Assumption(*a) for a in part(data, "assumptions", each(row(text, text, text)))),
         guards=tuple(Guard(*c) for c in part(data, "guards", each(row(_guard(symbols), flag, text, flag, least=3)))),
         traces=_records(data, "traces", symbols, concrete=False),
         certificates=_records(data, "certificates", symbols, concrete=True),

@@ -113,7 +113,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
         "loops": list(graph.loops),
         "options": dict(graph.options),
-        "assumptions": [[a.expr, a.because] for a in graph.assumptions],
+        "assumptions": [[a.expr, a.because, a.kind] for a in graph.assumptions],
         "guards": [c.to_json() for c in graph.guards],
         "traces": [_record_to_json(r) for r in graph.traces],
         "certificates": [_record_to_json(r) for r in graph.certificates],

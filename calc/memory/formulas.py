@@ -112,6 +112,7 @@ FP8_LM = Recipe(
     error="the scales of the tensors (4 bytes each) and the fp8 copies that matmuls read are left out",
     source="Peng et al. 2023, FP8-LM (arXiv 2310.18313), section 2.2: 6 bytes where mixed precision keeps 16",
 )
+ONLY_LINEAR = "only matrices of linear layers have fp8 copies"
 TRANSFORMER_ENGINE = Recipe(
     name="fp8 matmuls over bf16 weights",
     parts=(
@@ -122,7 +123,7 @@ TRANSFORMER_ENGINE = Recipe(
         RecipePart("second moment", _FOUR, "fp32"),
         RecipePart("fp8 weights and their transposes", _TWO, "e4m3, both cast from the weights and kept until the backward"),
     ),
-    error="only matrices of linear layers have fp8 copies: norms, biases and embeddings have none, so this is an upper bound;"
+    error=f"{ONLY_LINEAR}: norms, biases and embeddings have none, so this is an upper bound;"
     " scales and their histories (4 bytes a tensor and an entry) are left out",
     source="NVIDIA Transformer Engine user guide, 'Using FP8 with Transformer Engine': fp8_autocast with the weights in bf16",
 )

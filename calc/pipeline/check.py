@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Quantity
 from calc.errors import BadInputError, FreeMemoryError, suggestion
-from calc.graph.exchanges import headlines
+from calc.graph.exchanges import headlines, of_counting
 from calc.options import Options
 from calc.pipeline.observed import at_observed
 from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED, PASSED, Verdict, judged
@@ -61,7 +61,7 @@ def _shown(value: int | None) -> str:
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """All verdicts of one check, with its sizes and software versions. ``because`` is the reason for these sizes; ``exchanged`` lists where
-    torch runs other kernels by default, and by how much the default step differs."""
+    torch runs other kernels by default, and by how much the default step differs; ``counted_with`` those that count FLOPs only."""
 
     model: str
     sizes: Mapping[str, int]
@@ -70,6 +70,7 @@ class Report:
     provenance: Mapping[str, str]
     exchanged: tuple[str, ...] = ()
     because: str = ""
+    counted_with: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """The tally, then every verdict in a line."""
@@ -110,7 +111,7 @@ class Report:
         """The tally, exchanged kernels, the reason for these sizes, then one line per verdict."""
         at = sizes_text(self.sizes, TYPED)
         why = [f"these sizes: {self.because}"] if self.because else []
-        return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *why, *map(str, self.verdicts)]
+        return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *self.counted_with, *why, *map(str, self.verdicts)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -209,6 +210,7 @@ def compare(
         verdicts=(*verdicts, _judge_operators(measurement.operators, covered)),
         provenance=measurement.provenance,
         exchanged=tuple(headlines(derivation.assumptions, measurement.exchanged, at)),
+        counted_with=tuple(of_counting(measurement.exchanged)),
     )
 
 
@@ -219,7 +221,8 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
     parts = [name] if name in measurement.readings else _parts(name, measurement.options)
     missing = [part for part in parts if part not in measurement.readings]
     if not parts or missing:
-        return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))
+        because = _no_instrument(name)
+        return Verdict(name, derived, None, "", NOT_MEASURED, 0, because, notes=(because,))
     readings = [measurement[part] for part in parts]
     lacking = [r.because for r in readings if r.value is None]
     if lacking:

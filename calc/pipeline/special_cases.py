@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from calc.dimensions import ordered_names
 from calc.errors import OtherPathError, TraceError
+from calc.graph.guards import SPECIAL_CASE, Assumption, Guard
 from calc.graph.plan import Near, Refusal, TracePlan, outcome_of, refined
 from calc.graph.specialization import (
     dimensions_to_specialize,
@@ -21,7 +22,7 @@ from calc.graph.specialization import (
     with_requested_comparisons,
     without_ones,
 )
-from calc.graph.step import Assumption, Graph, Guard, SpecialCase
+from calc.graph.step import Graph, SpecialCase
 from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
@@ -170,7 +171,7 @@ class _Completion:
         if not equal:
             return case, inner
         because = f"the step takes another branch there, at {changed.where}; that case was traced separately"
-        noted = (*graph.assumptions, Assumption(f"the closed forms have a special case where {at}", because))
+        noted = (*graph.assumptions, Assumption(f"the closed forms have a special case where {at}", because, SPECIAL_CASE))
         return replace(graph, special_cases=(SpecialCase(equal, case),), assumptions=noted), replace(self.analysis, special=inner)
 
 

@@ -11,8 +11,9 @@ from fractions import Fraction
 
 from calc.dimensions import Dim, evaluate, ordered_names
 from calc.graph.basis import Basis
+from calc.graph.guards import BRANCH, Assumption, Guard, has_remainder
 from calc.graph.plan import TracePlan
-from calc.graph.step import Assumption, Guard, Op, Tensor
+from calc.graph.step import Op, Tensor
 from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.exact import DOUBLES, evaluate_text
 from calc.symbolic.expression import (
@@ -191,7 +192,7 @@ def branches(
     branching = [c for c in differing if not _has_every_trip_count(c, guards_by_run, plan.trip_counts)]
     because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"
     bounds = {name: _lower_bound(name, [*guards, *of_zeros]) for name in basis.symbols if name not in basis.hidden}
-    return [Assumption(_in_dimensions(c, basis), because.format(c.where)) for c in _without_implied(branching, bounds)]
+    return [Assumption(_in_dimensions(c, basis), because.format(c.where), BRANCH) for c in _without_implied(branching, bounds)]
 
 
 _LEAST_LISTED = 2  # what differs at a size of 1 only is no branch of the model
@@ -327,7 +328,7 @@ def _may_be_zero(text: str, guards: Sequence[Guard], symbols: Sequence[str]) -> 
                 return True
             if size < 0 or (size == 0 and all(guard.holds_at(at) for guard in guards)):
                 return True
-    return "Mod(" in text or "%" in text
+    return has_remainder(text)
 
 
 def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Guard]:

@@ -230,7 +230,7 @@ def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:
         "options": dict(checks.options),
         "specialized": specialized,
         "tally": {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in VERDICTS},
-        "exchanged": list(checks.exchanged),
+        "exchanged": [*checks.exchanged, *checks.counted_with],
         "checks": [verdict(v) for v in checks.verdicts],
         "provenance": dict(checks.provenance),
     }

@@ -8,7 +8,7 @@ from calc.capacity.questions import ask
 from calc.hardware.accelerators import accelerator, catalogue
 from calc.mathematics.dtypes.layouts import element_bytes, named
 from calc.mathematics.dtypes.limits import limit
-from calc.memory.formulas import FP8_LM, TRANSFORMER_ENGINE
+from calc.memory.formulas import FP8_LM, ONLY_LINEAR, TRANSFORMER_ENGINE
 from reports.lecture.claim import Topic
 from reports.lecture.formats import encoded, layout
 from reports.lecture.lab import Lab
@@ -86,7 +86,7 @@ def _(_: Lab) -> ClaimFinding:
 @PRECISION.claim("fp8-transformer-linear", "NVIDIA supports fp8 for linear layers.")
 def _(_: Lab) -> ClaimFinding:
     linear = [part.label for part in TRANSFORMER_ENGINE.parts if part.label.startswith("fp8")]
-    because = f"{TRANSFORMER_ENGINE.source}; {TRANSFORMER_ENGINE.error.partition(':')[0]}"
+    because = f"{TRANSFORMER_ENGINE.source}; {ONLY_LINEAR}"
     return true(bool(linear), "linear layers", because, "the stated recipe of fp8 matmuls over bf16 weights", rests_on=SOURCE)
 
 

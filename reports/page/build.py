@@ -16,13 +16,14 @@ from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
-from calc.graph.exchanges import COUNT_ONLY, headlines, in_force
+from calc.graph.exchanges import headlines, in_force
+from calc.graph.guards import BRANCH, SPECIAL_CASE, Assumption
 from calc.graph.step import TracedDim
 from calc.hardware.accelerators import Accelerator
 from calc.memory.peak_levers import PeakLever
 from calc.options import TRAIN
 from calc.performance.records import Evidence
-from calc.symbolic.expression import Expression, Name
+from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Remainder, walk
 from calc.symbolic.parser import free_names
 from calc.symbolic.tree import is_maximum
 from reports.figures.drawn import UNNAMED, figures
@@ -56,7 +57,7 @@ from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, latex, marks, numbers, plain
-from reports.typeset.wording import Stated, declared, headline, in_words, stated, undivided, without_quotients
+from reports.typeset.wording import Stated, as_condition, declared, headline, in_words, stated, undivided
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -173,10 +174,9 @@ class PageContent:
         at = _other_sizes(self.derivation, self.checks)
         return tuple(_tile(name, question, self.derivation, self.verdicts, at) for name, question in ANSWERS)
 
-    def exchanged(self, count_only: bool) -> tuple[str, ...]:
-        """Where torch runs other kernels by default: in the derived step, or only where the check counts FLOPs."""
-        sentences = self.checks.exchanged if self.checks is not None else headlines(self.derivation.assumptions)
-        return tuple(sentence for sentence in sentences if sentence.startswith(COUNT_ONLY) is count_only)
+    def exchanged(self) -> tuple[str, ...]:
+        """Where torch runs other kernels by default than the derived step."""
+        return self.checks.exchanged if self.checks is not None else tuple(headlines(self.derivation.assumptions))
 
     @cached_property
     def assumed(self) -> Sequence[Stated]:
@@ -221,8 +221,8 @@ def build(content: PageContent) -> Page:
         date=inputs.noted if inputs is not None else today(),
         tiles=content.tiles(),
         tally=check_rows.tally(content.checks, content.unchecked),
-        exchanged=content.exchanged(count_only=False),
-        counted_with=content.exchanged(count_only=True),
+        exchanged=content.exchanged(),
+        counted_with=content.checks.counted_with if content.checks is not None else (),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=content.assumptions(),
         conventions=content.conventions(),
@@ -296,18 +296,35 @@ def _answer(chapter: Chapter) -> AnswerRow:
 
 
 def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
-    """An assumption as a row. Expected values of data-dependent sizes (``decided``) do not limit the closed forms."""
+    """An assumption as a row: a formula where it is one."""
     assumption = stated.assumptions[0]
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
-    text, written = in_words(assumption.expr), latex.relation(without_quotients(assumption.expr))
+    text, condition = in_words(assumption.expr), as_condition(assumption.expr)
+    written = None if condition is None else latex.relation(condition)
     formula = None if not written else TypesetFormula((text,), partial(FormulaPieces, (written,), marks.width(written) > latex.WIDE))
-    effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
-    if "traced separately" in assumption.because:
-        effect = OWN_CASE if text.startswith("the closed forms have") else TRACED_AGAIN
-    if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
-        effect = GIVEN
-    return AssumptionRow(formula, "" if formula else text, assumption.because, effect)
+    return AssumptionRow(formula, "" if formula else text, assumption.because, _effect(assumption, condition, decided))
+
+
+_OF_KIND = {BRANCH: TRACED_AGAIN, SPECIAL_CASE: OWN_CASE}
+
+
+def _effect(assumption: Assumption, condition: Expression | None, decided: Collection[str]) -> str:
+    """What is to be done at sizes where the assumption does not hold. Expected values of data-dependent sizes (``decided``) do not limit
+    the closed forms."""
+    match condition:
+        case FunctionCall("Eq", (Name(name), _)) if name in decided:
+            return GIVEN
+    if assumption.kind:
+        return _OF_KIND[assumption.kind]
+    return REFUSED if condition is not None and any(map(_is_divisor_or_bound, walk(condition))) else OTHERWISE
+
+
+def _is_divisor_or_bound(node: Expression) -> bool:
+    match node:
+        case Remainder() | FunctionCall("Mod", _) | Compare(_, "<=", _):
+            return True
+    return False
 
 
 def _names_in(stated: Stated) -> Collection[str]:

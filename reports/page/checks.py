@@ -81,6 +81,5 @@ def _notes(verdict: Any) -> tuple[str, ...]:
     if verdict.notes:
         return tuple(verdict.notes)
     if not verdict.instrument:
-        reason = str(verdict.because)
-        return (reason if reason.startswith("no instrument") else f"no instrument; {reason}" if reason else "no instrument",)
+        return (f"no instrument; {verdict.because}" if verdict.because else "no instrument",)
     return (verdict.instrument, *([verdict.because] if verdict.because else ()))

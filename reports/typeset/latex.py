@@ -337,9 +337,9 @@ def _tight(node: Expression) -> Marks:
     return _within(marks.GROWING, _atom(node)) if isinstance(node, Sum | Remainder) else _atom(node)
 
 
-def relation(condition: str) -> Marks | None:
+def relation(condition: Expression) -> Marks | None:
     """A condition such as ``Eq(Mod(d, h), 0)``; ``None`` where it is not one that can be typeset."""
     try:
-        return _atom(parse(condition))
+        return _atom(condition)
     except NapkinError:
         return None

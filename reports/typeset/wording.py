@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from calc.derive.part_names import ATTENTION
 from calc.graph.guards import Assumption, TracedDim, divides
-from calc.symbolic.expression import Compare, FunctionCall, Name, Not, Number, Sum
+from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Not, Number, Product, Quotient, Sum, rewritten
 from calc.symbolic.parser import ExpressionError, parse
 from calc.symbolic.writer import as_text
 from reports.typeset import numbers
@@ -130,22 +130,30 @@ _RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "=", "!=": "�
 _OPPOSITES = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "="}
 
 
-def without_quotients(condition: str) -> str:
-    """A condition with ``2*(k/2)``, a size that the trace split, as ``k``: the trace lists that 2 divides it."""
-    return _SPLIT.sub(r"\2", condition)
+def as_condition(text: str) -> Expression | None:
+    """The formula that an assumption is; None for a sentence. ``2*(k/2)``, a size that the trace split, is ``k``: the trace lists that 2
+    divides it."""
+    try:
+        return rewritten(parse(text), _joined)
+    except ExpressionError:
+        return None
 
 
-_SPLIT = re.compile(r"\b(\w+)\*\(?(\w+)/\1\b\)?")
+def _joined(node: Expression) -> Expression | None:
+    if not isinstance(node, Product):
+        return None
+    for place, pair in enumerate(itertools.pairwise(node.factors)):
+        match pair:
+            case part, Quotient(Name() as whole, bottom) if part == bottom:
+                factors = (*node.factors[:place], whole, *node.factors[place + 2 :])
+                return Product(factors) if len(factors) > 1 else whole
+    return None
 
 
 def in_words(condition: str) -> str:
     """A condition as a reader sees it: ``h divides d``, ``T ≤ C``, and ``T < 4096`` for one that is not to be ``T >= 4096``. One that is
     no formula stays as it is."""
-    try:
-        tree = parse(without_quotients(condition))
-    except ExpressionError:
-        return condition
-    match tree:
+    match as_condition(condition):
         case Not(Compare(left, relation, right)):
             return f"{as_text(left)} {_OPPOSITES[relation]} {as_text(right)}"
         case Compare(left, relation, right):

@@ -69,8 +69,7 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
 
 
 def _rule_of_thumb(by_rule: RuleOfThumbAnswer, answer: Answer) -> str:
-    equations = (rule.partition(" = ") for rule in by_rule.rule.split("; "))
-    rule = "; ".join(f"{symbol} = {pretty(expr)}" if expr else symbol for symbol, _, expr in equations)
+    rule = by_rule.words or "; ".join(f"{equation.symbol} = {pretty(equation.expr)}" for equation in by_rule.equations)
     error = f"{100 * float(by_rule.off(answer.value)):+.2f} %".replace("-", MINUS)
     return f"by the rule of thumb {rule}: {quantity(by_rule.value, answer.unit)}, off by {error}"
 

@@ -21,7 +21,7 @@ def show(derivation: Derivation, checks: Any, out: Terminal) -> None:
         out.line(first, style="yellow")
     tally = checked.tally(checks, "")
     show_tally(tally, out)
-    out.lines(*checks.exchanged)
+    out.lines(*checks.exchanged, *checks.counted_with)
     options = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
     out.line(f"{derivation.model} at {tally.sizes}, {options}", style="dim")
     if tally.why:

@@ -133,7 +133,7 @@ def test_what_only_the_count_of_flops_exchanges_is_said_too(mode: str, keys: set
     measurement = measure(spec, {}, options=Options(mode=mode, optimizer="sgd"))
 
     assert set(measurement.exchanged) == keys
-    [said] = exchanges.headlines((), measurement.exchanged)
+    [said] = exchanges.of_counting(measurement.exchanged)
     assert said.startswith("To count FLOPs of matrix multiplications, the check runs ")
 
 

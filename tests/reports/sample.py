@@ -312,6 +312,7 @@ class CheckReport:
     verdicts: tuple[Verdict[int], ...]
     sizes: Mapping[str, int]
     exchanged: tuple[str, ...] = ()
+    counted_with: tuple[str, ...] = ()
     because: str = ""
 
 

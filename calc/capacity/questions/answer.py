@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from calc.capacity.questions.question import Equation
 from calc.platform.reading import clipped
 from calc.platform.tables import text_table
 from calc.symbolic.worked import WorkedCalculation, WorkedStep
@@ -57,10 +58,17 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class RuleOfThumbAnswer:
-    """The answer by the rule of thumb, shown when the answer itself uses the exact counts of the model."""
+    """The answer by the rule of thumb, shown when the answer itself uses the exact counts of the model. The rule is ``equations``, or
+    ``words`` where several equations have a short description."""
 
-    rule: str
+    equations: tuple[Equation, ...]
     value: Fraction
+    words: str = ""
+
+    @property
+    def rule(self) -> str:
+        """The rule in one line: ``C = 6*N*D``."""
+        return self.words or "; ".join(f"{equation.symbol} = {equation.expr}" for equation in self.equations)
 
     def off(self, exact: Fraction) -> Fraction:
         """The error of the rule of thumb: rule ÷ exact − 1."""

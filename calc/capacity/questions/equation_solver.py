@@ -328,8 +328,7 @@ class EquationSolver(Problem):
         if self.wanted.rounding:
             value = Fraction(to_safe_side(value, self.wanted.rounding)[0])
         replaced = {e.symbol for e in self.question.with_model}
-        rules = [f"{e.symbol} = {e.expr}" for e in plain if e.symbol in replaced]
-        return RuleOfThumbAnswer("; ".join(rules), value)
+        return RuleOfThumbAnswer(tuple(e for e in plain if e.symbol in replaced), value)
 
     def _closed(self, system: System) -> str:
         """The answer as an expression in the inputs."""

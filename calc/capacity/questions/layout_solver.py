@@ -186,9 +186,8 @@ class LayoutSolver(EquationSolver):
         value = value_of(self._equations(exact=False), values, self.wanted.symbol)
         if value is None or value <= 0:
             return None
-        return RuleOfThumbAnswer(
-            "state alone, b bytes per parameter, divided evenly", value if self.wanted.symbol == "M" else Fraction(-(-value // 1))
-        )
+        rounded = value if self.wanted.symbol == "M" else Fraction(-(-value // 1))
+        return RuleOfThumbAnswer((), rounded, "state alone, b bytes per parameter, divided evenly")
 
 
 def _rows(worked: Account) -> Iterator[FurtherResult]:

@@ -168,4 +168,5 @@ class MemorySolver(EquationSolver):
         if value is None:
             crossing = searched(self._equations(exact=False), at, self.wanted.symbol, "M", "down") if "M" in at else None
             value = crossing.value if crossing is not None else None
-        return None if value is None else RuleOfThumbAnswer("34·B·T·d + 5·B·h·T² a layer, and bytes per parameter", Fraction(int(value)))
+        words = "34·B·T·d + 5·B·h·T² a layer, and bytes per parameter"
+        return None if value is None else RuleOfThumbAnswer((), Fraction(int(value)), words)

@@ -11,7 +11,7 @@ def test_what_verdicts_share_is_one_note() -> None:
     verdicts = (
         Verdict("a", 3, 3, "counter", "in parts", because="one by one", notes=("counter", "one by one")),
         Verdict("b", 8, 8, "counter + reference", "in parts", notes=("counter", "reference", "one by one", "expected")),
-        Verdict("c", 5, None, "", "not measured", because="no instrument separates them; see b"),
+        Verdict("c", 5, None, "", "not measured", notes=("no instrument separates them; see b",)),
         Verdict("d", 7, None, "", "not measured"),
         Verdict("e", 7, 7, "reference + counter", "exact", notes=("reference", "counter")),
         Verdict("f", 7, 8, "a + b", "failed", because="x; y"),
