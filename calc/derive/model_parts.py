@@ -37,6 +37,7 @@ from calc.derive.part_names import (
     SCORES,
     SOFTMAX,
 )
+from calc.graph.step import LOSS as LOSS_PATH
 from calc.graph.step import RECOMPUTED, Op, Saved, StepTrace, Tensor
 from calc.rules.registry import Cost
 
@@ -265,7 +266,7 @@ class ModelParts:
     def _of_module(self, module_path: str, operator: str) -> str:
         if "embedding" in operator:
             return EMBEDDING
-        if _LOSS.search(operator) or module_path.endswith("(loss)"):
+        if _LOSS.search(operator) or module_path.endswith(LOSS_PATH):
             return LOSS
         if module_path in self.norms or (_NORM.search(operator) and module_path not in self.below):
             return NORMS

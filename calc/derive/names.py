@@ -33,6 +33,17 @@ class SavedBefore:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPlace:
+    """What a step is about: a module ``path``, or the quantity as a whole. ``detail``: which part of it, ``one layer``."""
+
+    path: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.detail}" if self.detail else self.path
+
+
+@dataclass(frozen=True, slots=True)
 class PeakPlace:
     """Where in the step a peak candidate is: after an operator, without its overload. ``iteration`` says in which iterations and at which
     call: ``, last iteration, call 2``."""
@@ -42,5 +53,10 @@ class PeakPlace:
     module_path: str
     iteration: str = ""
 
+    @property
+    def operation(self) -> str:
+        """The operator and where it runs, without the phase."""
+        return f"after {self.operator} at {self.module_path}{self.iteration}"
+
     def __str__(self) -> str:
-        return f"{self.phase}, after {self.operator} at {self.module_path}{self.iteration}"
+        return f"{self.phase}, {self.operation}"

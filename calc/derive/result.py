@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from calc.derive.names import PeakPlace, SavedBefore, TensorName
+from calc.derive.names import PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.quantities import absent, require_count
 from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.platform import arguments
@@ -38,6 +38,18 @@ class StepCheck:
     result: str
 
 
+SUBSTITUTION = "substitution"  # the rule of a step that replaces a dimension by its definition
+
+
+@dataclass(frozen=True, slots=True)
+class StepReason:
+    """Why a step holds: the name of its rule, the reason in words, and the ATen operators whose rules it applies."""
+
+    rule: str
+    because: str
+    operators: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One line of a derivation: ``before`` equals ``after`` by ``rule``, ``because`` of one reason.
@@ -48,7 +60,7 @@ class Step:
 
     id: str
     quantity: str
-    place: str
+    place: StepPlace | PeakPlace
     rule: str
     before: Expression
     after: Expression
@@ -60,8 +72,9 @@ class Step:
 
     @property
     def title(self) -> str:
-        """The module path, with the case: ``h.*.ln_1 (at B = 1)``."""
-        return f"{self.place} (at {self.case})" if self.case else self.place
+        """The place, with the case: ``h.*.ln_1 (at B = 1)``."""
+        place = f"{self.place}: substitute" if self.rule == SUBSTITUTION else str(self.place)
+        return f"{place} (at {self.case})" if self.case else place
 
     def __repr__(self) -> str:
         """A line: its quantity, title and value. ``before`` and ``after`` print their own trees."""

@@ -16,8 +16,9 @@ from typing import Any
 
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
+from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
-from calc.derive.result import SavedTensor, Step, StepCheck
+from calc.derive.result import SUBSTITUTION, SavedTensor, Step, StepCheck, StepReason
 from calc.derive.saved_tensors import IN_GENERAL
 from calc.errors import NapkinError
 from calc.rules.registry import Rule
@@ -27,6 +28,7 @@ from calc.symbolic.expression import Expression, Labelled, Name, Negative, Numbe
 from calc.symbolic.writer import TextWriter
 
 _COUNTS = TextWriter("·", "/", "^")
+_HOLDS = StepCheck("symbolic", "holds")
 
 
 def tree(algebra: Algebra, poly: Poly) -> Expression:
@@ -72,9 +74,7 @@ class StepMaker:
 
     # -- one step -------------------------------------------------------------------------------------------------
 
-    def make(
-        self, quantity: str, title: str, rule: str, before: Expression, after: Poly, because: str, operators: tuple[str, ...] = ()
-    ) -> Expression:
+    def make(self, quantity: str, place: StepPlace | PeakPlace, before: Expression, after: Poly, why: StepReason) -> Expression:
         """Append ``before = after``; where that needs a defining equation of a dimension, a substitution step follows.
 
         ``after`` is the polynomial in basis symbols. Returns the collected tree.
@@ -84,32 +84,29 @@ class StepMaker:
         collected = tree(outer, folded)
         value = self._outer_value(before)
         direct = collected if value == folded else tree(outer, value)
-        self._append(quantity, title, rule, before, direct, because, StepCheck("symbolic", "holds"), operators)
+        self._append(quantity, place, (before, direct), why)
         if value != folded:
-            self._substitute(quantity, title, direct, collected, after)
+            if self._inner_value(direct) != after:
+                raise NapkinError(f"internal error: the step {str(place)!r} of {quantity} does not hold; please report it")
+            self._append(quantity, place, (direct, collected), StepReason(SUBSTITUTION, self._definitions()))
         return collected
 
-    def _substitute(self, quantity: str, title: str, before: Expression, after_tree: Expression, after: Poly) -> None:
-        if self._inner_value(before) != after:
-            raise NapkinError(f"internal error: the step {title!r} of {quantity} does not hold; please report it")
+    def _definitions(self) -> str:
+        """Why a substitution holds: the definitions of the dimensions that are quotients."""
         used = [f"{f.whole} = {f.part}·{f.quotient}" for f in self.analysis.graph.folds if f.quotient in self.sizes]
-        because = f"by definition {' and '.join(used)}" if used else "by the definition of the dimensions"
-        self._append(quantity, f"{title}: substitute", "substitution", before, after_tree, because, StepCheck("symbolic", "holds"), ())
+        return f"by definition {' and '.join(used)}" if used else "by the definition of the dimensions"
 
     def _append(
         self,
         quantity: str,
-        title: str,
-        rule: str,
-        before: Expression,
-        after: Expression,
-        because: str,
-        check: StepCheck,
-        operators: tuple[str, ...],
+        place: StepPlace | PeakPlace,
+        sides: tuple[Expression, Expression],
+        why: StepReason,
+        check: StepCheck = _HOLDS,
     ) -> None:
-        number = len(self.steps) + 1
+        number, (before, after) = len(self.steps) + 1, sides
         value = int(display.value(after, self._size))
-        self.steps.append(Step(f"step-{number}", quantity, title, rule, before, after, because, check, value, operators))
+        self.steps.append(Step(f"step-{number}", quantity, place, why.rule, before, after, why.because, check, value, why.operators))
 
     @cached_property
     def _size(self) -> Callable[[str], Any]:
@@ -143,7 +140,7 @@ class StepMaker:
         parts = [self._loose(quantity, g) for g in loose]
         parts += self._parts(quantity, root)
         because = "every operator and tensor of the step is in exactly one part, so the parts add" if parts else "the step has none"
-        self._sum(quantity, f"{quantity}, total", "sum", parts, because)
+        self._sum(quantity, StepPlace(quantity, "total"), parts, StepReason("sum", because))
 
     def _instances(self, module_path: str) -> Poly:
         result = self.analysis.algebra.constant(1)
@@ -185,9 +182,8 @@ class StepMaker:
             elif len(below) == 1:
                 parts += below
             else:
-                parts.append(
-                    self._sum(quantity, child.path, "sum over parts", below, f"the parts of {child.path} are disjoint, so they add")
-                )
+                why = StepReason("sum over parts", f"the parts of {child.path} are disjoint, so they add")
+                parts.append(self._sum(quantity, StepPlace(child.path), below, why))
         return parts
 
     def _own(self, quantity: str, node: _ModuleNode) -> _Part:
@@ -197,7 +193,8 @@ class StepMaker:
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
         operators = tuple(r for r in rules if r.startswith("aten."))
-        shown = self.make(quantity, node.path, rule, before, total, self._because(quantity, [g for g, _ in node.own]), operators)
+        why = StepReason(rule, self._because(quantity, [g for g, _ in node.own]), operators)
+        shown = self.make(quantity, StepPlace(node.path), before, total, why)
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, g: Group) -> _Part:
@@ -209,31 +206,25 @@ class StepMaker:
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
         because = f"{self._because(quantity, [g])}; {several}"
-        shown = self.make(quantity, g.module_path, g.rule, before, g.total, because, (g.rule,) if operator else ())
+        shown = self.make(quantity, StepPlace(g.module_path), before, g.total, StepReason(g.rule, because, (g.rule,) if operator else ()))
         return _Part(f"{g.module_path} ({times})", shown, g.total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
-        because = "the parts of a layer are disjoint, so they add"
-        layer = self._sum(quantity, f"{path}, one layer", "sum over parts", below, because) if len(below) > 1 else below[0]
+        disjoint = StepReason("sum over parts", "the parts of a layer are disjoint, so they add")
+        layer = self._sum(quantity, StepPlace(path, "one layer"), below, disjoint) if len(below) > 1 else below[0]
         number = self._children(prefix)
         upper = tree(self.analysis.fold.outer, self.analysis.fold(number))
         total = layer.poly * number
         before = OverLayers("l", upper, layer.shown)
-        shown = self.make(
-            quantity,
-            f"{prefix}, all layers",
-            "sum over layers",
-            before,
-            total,
-            "the layers are equal, so the sum is their number times one layer",
-        )
+        equal = StepReason("sum over layers", "the layers are equal, so the sum is their number times one layer")
+        shown = self.make(quantity, StepPlace(prefix, "all layers"), before, total, equal)
         return _Part(prefix, shown, total)
 
-    def _sum(self, quantity: str, title: str, rule: str, parts: Sequence[_Part], because: str) -> _Part:
+    def _sum(self, quantity: str, place: StepPlace, parts: Sequence[_Part], why: StepReason) -> _Part:
         terms = tuple(Labelled(p.shown, p.name) for p in parts)
         total = _add([p.poly for p in parts], self.analysis.algebra)
         before: Expression = Sum(terms) if terms else Number(0)
-        return _Part(title, self.make(quantity, title, rule, before, total, because), total)
+        return _Part(str(place), self.make(quantity, place, before, total, why), total)
 
     def _product(self, times: int, g: Group) -> Expression:
         factors = self._factors(g.factors)
@@ -279,7 +270,8 @@ class StepMaker:
     def combine(self, quantity: str, parts: Sequence[tuple[str, Poly]], because: str) -> None:
         """A quantity that is the sum of others."""
         outer = self.analysis.fold.outer
-        self._sum(quantity, quantity, "sum", [_Part(n, tree(outer, self.analysis.fold(p)), p) for n, p in parts], because)
+        addends = [_Part(n, tree(outer, self.analysis.fold(p)), p) for n, p in parts]
+        self._sum(quantity, StepPlace(quantity), addends, StepReason("sum", because))
 
     def peak(self, quantity: str, peaks: Sequence[PeakCandidate]) -> None:
         """Each peak candidate from its parts, then their maximum."""
@@ -289,19 +281,13 @@ class StepMaker:
             parts = {role: p for role, p in peak.parts.items() if p != 0}
             before = Sum(tuple(Labelled(tree(outer, self.analysis.fold(p)), role) for role, p in parts.items()))
             sums.append(before)
-            self.make(
-                quantity,
-                str(place_of(peak)),
-                "live storages by role",
-                before,
-                peak.live,
-                "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add",
-            )
+            self.make(quantity, place_of(peak), before, peak.live, _BY_ROLE)
         if len(peaks) > 1:
             collected = display.maximum(tree(outer, self.analysis.fold(p.live)) for p in peaks)
             equal = all(self._inner_value(before) == peak.live for before, peak in zip(sums, peaks, strict=True))
-            check = StepCheck("symbolic", "holds") if equal else self._at_random_points(display.maximum(sums), collected)
-            self._append(quantity, f"{quantity}, maximum", "maximum", display.maximum(sums), collected, _DOMINANCE, check, ())
+            check = _HOLDS if equal else self._at_random_points(display.maximum(sums), collected)
+            sides = display.maximum(sums), collected
+            self._append(quantity, StepPlace(quantity, "maximum"), sides, StepReason("maximum", _DOMINANCE), check)
 
     def _at_random_points(self, before: Expression, after: Expression) -> StepCheck:
         """Evaluate both sides exactly at five random sizes: ``Max`` is not a polynomial."""
@@ -325,6 +311,11 @@ class StepMaker:
 
 # Number of random sizes at which a maximum is compared before and after collecting terms.
 _POINTS, _MOST_DRAWN = 5, 1000
+
+_BY_ROLE = StepReason(
+    "live storages by role",
+    "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add",
+)
 
 _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"

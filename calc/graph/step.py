@@ -22,6 +22,8 @@ Size = int | str
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
 # The ``node`` of an operator that the backward recomputes (activation checkpointing).
 RECOMPUTED = "(recomputed forward)"
+# Module paths of what runs in no submodule.
+TOP, LOSS, OPTIMIZER = "(model)", "(loss)", "(optimizer)"
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 

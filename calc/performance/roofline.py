@@ -14,6 +14,7 @@ from fractions import Fraction
 from calc.derive.accumulate import PHASES
 from calc.derive.operators import Work
 from calc.errors import BadInputError
+from calc.graph.step import OPTIMIZER
 from calc.hardware.accelerators import Accelerator
 from calc.rules.registry import Operator
 
@@ -138,7 +139,7 @@ class Roofline:
         """Forward and backward of each module path together, and the optimizer as one; the longest first."""
         rows_of: dict[str, list[RooflineRow]] = {}
         for row in self.rows:
-            rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.module_path or "(top level)", []).append(row)
+            rows_of.setdefault(OPTIMIZER if row.phase == "optimizer" else row.module_path or "(top level)", []).append(row)
         return tuple(sorted(((module_path, sums(rows)) for module_path, rows in rows_of.items()), key=lambda pair: -pair[1].seconds))
 
 

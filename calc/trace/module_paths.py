@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-TOP = "(model)"
-LOSS = "(loss)"
-OPTIMIZER = "(optimizer)"
+from calc.graph.step import LOSS, TOP
 
 
 class ModulePath:

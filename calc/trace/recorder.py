@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from calc.errors import NapkinError, TraceError
-from calc.graph.step import RECOMPUTED, Call, Event, Op, Tensor
+from calc.graph.step import LOSS, OPTIMIZER, RECOMPUTED, TOP, Call, Event, Op, Tensor
 from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.symbolic.algebra import log2_ceiling
 from calc.trace.kernels import fake_kernels, fourier
 from calc.trace.kernels.result_cache import Repeats, token_of
-from calc.trace.module_paths import LOSS, OPTIMIZER, TOP, ModulePath
+from calc.trace.module_paths import ModulePath
 from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch
 from calc.trace.values import affine_indices, data_dependence, true_counts
 from calc.trace.values.constant_propagation import ConstantPropagation

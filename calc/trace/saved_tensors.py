@@ -17,8 +17,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from calc.graph.step import Saved, Tensor
-from calc.trace.module_paths import LOSS
+from calc.graph.step import LOSS, Saved, Tensor
 from calc.trace.recorder import Recorder, last_node_number, tensors_in
 
 _BY_CLOSURE = "a closure of the autograd graph"

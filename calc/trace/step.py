@@ -20,7 +20,7 @@ from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.threads import one_thread
 from calc.graph.basis import Basis
-from calc.graph.step import Call, Guard, StepTrace, Storage, Tensor
+from calc.graph.step import OPTIMIZER, Call, Guard, StepTrace, Storage, Tensor
 from calc.graph.unrolling import frees_in_order, unrolled_to
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
@@ -34,7 +34,6 @@ from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
 from calc.trace.kernels.view_aliases import aliasing_views
 from calc.trace.model_errors import refusing
-from calc.trace.module_paths import OPTIMIZER
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
 from calc.trace.source_lines import doing

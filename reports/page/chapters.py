@@ -261,7 +261,7 @@ def _candidate(
     value = numbers.amount(candidate.value, quantity.unit)
     largest, at = candidate.value == quantity.value, str(candidate.at)
     for step, view in zip(steps, views, strict=True):
-        if step.after in moments and step.place == at and step.value == candidate.value:
+        if step.after in moments and step.place == candidate.at and step.value == candidate.value:
             change = view.after if view.tabled else None
             return CandidateRow(at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
     return CandidateRow(at, "", "", formula(at_hand(candidate.expr, sizes)), value, parts, largest)

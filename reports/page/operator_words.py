@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.derive.names import PeakPlace
+from calc.graph.step import LOSS, OPTIMIZER, TOP
 
 _WORDS = {
     "matmul": "mm addmm bmm baddbmm addbmm mv addmv dot matmul linear grouped_mm scaled_mm",
@@ -122,7 +123,7 @@ def place_in_words(at: PeakPlace) -> str:
     return f"{at.phase}, after {in_words(at.operator, at.module_path)}{at.iteration}"
 
 
-_OWNERS = {"(loss)": "the loss's", "(optimizer)": "the optimizer's", "(model)": "the model's"}
+_OWNERS = {LOSS: "the loss's", OPTIMIZER: "the optimizer's", TOP: "the model's"}
 
 
 def without_backticks(name: str) -> str:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from calc.derive.result import Step
+from calc.derive.names import StepPlace
+from calc.derive.result import SUBSTITUTION, Step
+from calc.graph.step import LOSS, OPTIMIZER, TOP
 from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Sum, bare
@@ -51,7 +53,7 @@ def step_view(
     before, after = _sides(step, moments, moment)
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = _without_repeated_operators(_without_prefix(before, step.place.partition(", ")[0]))
+    before = _without_repeated_operators(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
     return StepView(
         number=number,
         anchor=anchors(_called(step)),
@@ -73,13 +75,14 @@ def step_view(
 def _called(step: Step) -> str:
     """A name of a step for citations: its quantity, its module path and what it does there. Unlike the step's number it does not change
     when a step is added before it."""
-    if not re.search(r"-\d+$", step.id):
-        return step.id
-    path, _, detail = step.title.removeprefix(step.quantity).partition(", ")
-    place = ".".join(part for part in path.split(".") if part != "*")
+    place = step.place if isinstance(step.place, StepPlace) else StepPlace(step.place.phase, step.place.operation)
+    path = "" if place.path == step.quantity else place.path
+    module = ".".join(part for part in path.split(".") if part != "*")
     quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
-    action = "sum" if step.rule == "sum over parts" else short(step.rule) if path.startswith("(") else ""
-    return "-".join(re.findall(r"[\w.]+", f"{quantity} {place} {detail} {action}", re.ASCII))
+    substitution = "substitute" if step.rule == SUBSTITUTION else ""
+    action = "sum" if step.rule == "sum over parts" else short(step.rule) if path in (TOP, LOSS, OPTIMIZER) else ""
+    words = f"{quantity} {module} {place.detail} {substitution} {step.case and f'at {step.case}'} {action}"
+    return "-".join(re.findall(r"[\w.]+", words, re.ASCII))
 
 
 _SHORT = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.derive.names import PeakPlace, SavedBefore, TensorName
+from calc.derive.names import PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.result import (
     Candidate,
     Certificate,
@@ -103,13 +103,13 @@ T2 = Power(Name("T"), Number(2))
 _LAYER_PARAMETERS = Sum((_product(4, D2), _product(2, "d", "f"), _product(9, "d"), Name("f")))
 _PARAMETER_STEPS = (
     Step(
-        "parameters.qkv", "parameters", "Projection to query, key and value", "parameter",
+        "parameters.qkv", "parameters", StepPlace("Projection to query, key and value"), "parameter",
         before=Sum((Labelled(_product("d", _product(3, "d")), "weight"), Labelled(_product(3, "d"), "bias"))),
         after=Sum((_product(3, D2), _product(3, "d"))),
         because="a linear layer from d to 3·d holds a matrix and a bias", check=StepCheck("symbolic", "0"), value=468,
     ),
     Step(
-        "parameters.layer", "parameters", "One layer", "sum over parts",
+        "parameters.layer", "parameters", StepPlace("One layer"), "sum over parts",
         before=Sum((
             Labelled(Sum((_product(3, D2), _product(3, "d"))), "attn.c_attn"), Labelled(Sum((D2, Name("d"))), "attn.c_proj"),
             Labelled(Sum((_product("d", "f"), Name("f"))), "mlp.c_fc"), Labelled(Sum((_product("f", "d"), Name("d"))), "mlp.c_proj"),
@@ -119,7 +119,7 @@ _PARAMETER_STEPS = (
         check=StepCheck("symbolic", "0"), value=1884,
     ),
     Step(
-        "parameters.total", "parameters", "All parameters", "sum over layers",
+        "parameters.total", "parameters", StepPlace("All parameters"), "sum over layers",
         before=Sum((
             Labelled(_product("V", "d"), "wte"), Labelled(_product("C", "d"), "wpe"),
             Labelled(OverLayers("l", Name("L"), _LAYER_PARAMETERS), "h.*"), Labelled(_product(2, "d"), "ln_f"),
@@ -135,13 +135,13 @@ _FORWARD_TOTAL = Sum((
 ))  # fmt: skip
 _FORWARD_STEPS = (
     Step(
-        "forward.qkv", "flops.forward.matmul", "x·W of h.*.attn.c_attn", "aten.addmm.default",
+        "forward.qkv", "flops.forward.matmul", StepPlace("x·W of h.*.attn.c_attn"), "aten.addmm.default",
         before=_product(2, _product("B", "T"), "d", _product(3, "d")), after=_product(6, "B", "T", D2),
         because="a product of (B·T, d) with (d, 3·d) takes one multiply-add, 2 FLOP, for each of its B·T·d·3·d products",
         check=StepCheck("symbolic", "0"), value=8640, operators=("aten.addmm.default",),
     ),
     Step(
-        "forward.total", "flops.forward.matmul", "Matrix multiplications of the forward", "sum over layers",
+        "forward.total", "flops.forward.matmul", StepPlace("Matrix multiplications of the forward"), "sum over layers",
         before=Sum((
             OverLayers("l", Name("L"), Sum((
                 Labelled(_product(6, "B", "T", D2), "c_attn"), Labelled(_product(4, "B", T2, "d"), "scores and values"),
@@ -198,11 +198,11 @@ def _peak_steps() -> tuple[Step, ...]:
         sums.append(parts)
         collected.append(expressions.parse(text))
         steps.append(Step(
-            f"peak.{i}", "memory.peak", str(at), "live storages by role", before=parts, after=collected[-1],
+            f"peak.{i}", "memory.peak", at, "live storages by role", before=parts, after=collected[-1],
             because="live storages have one role each", check=StepCheck("symbolic", "0"), value=_value(text),
         ))  # fmt: skip
     steps.append(Step(
-        "peak.total", "memory.peak", "The largest of the peak candidates", "maximum",
+        "peak.total", "memory.peak", StepPlace("The largest of the peak candidates"), "maximum",
         before=tree.maximum(sums), after=tree.maximum(collected),
         because="live bytes rise and fall; dominated moments are left out",
         check=StepCheck("random points", "equal at 5 points"), value=89120,

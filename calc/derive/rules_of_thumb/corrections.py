@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.derive.names import StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
 from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NOT_COMPUTED, OTHERWISE, Difference
@@ -253,7 +254,7 @@ class _Bridge:
         shown = self._common.tree(after)
         self._common.require_equal(before, shown, f"the step {title!r} of the rule of thumb {rule}")
         check, value = StepCheck("symbolic", "holds"), self._common.value(after)
-        return Step(f"{rule}-{number}", rule, title, name, before, shown, because, check, value)
+        return Step(f"{rule}-{number}", rule, StepPlace(title), name, before, shown, because, check, value)
 
     # -- monomials ------------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping
 
 import sympy as sp
 
+from calc.graph.step import LOSS as LOSS_PATH
+from calc.graph.step import TOP
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument
 
 LOSS = "ℒ"  # L is a number of layers
-_TOP = ("", "(model)", "(loss)")
+_TOP = ("", TOP, LOSS_PATH)
 _ACTIVATIONS = frozenset(
     """relu relu6 gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel tanh sigmoid softplus hardtanh hardswish hardsigmoid softsign
     log_sigmoid_forward hardshrink softshrink threshold glu""".split()  # noqa: SIM905  # names of operators

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.graph.basis import basis_of
 from calc.graph.forward import Program
+from calc.graph.step import LOSS, TOP
 from calc.mathematics.autodiff.sizes import in_dimensions, size
 from calc.mathematics.initialization.fit import Build, Fans, expressions, fans_of
 from calc.mathematics.initialization.state import Moments, Unknown, moment_of
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-5  # of the numbers in a closed form, which have six digits
 
 # Where what no submodule runs is recorded.
-WHOLE, LOSS = "(model)", "(loss)"
 
-__all__ = ["WHOLE", "Initial", "ModuleVariance", "ParameterVariance", "Unknown", "initial"]
+__all__ = ["Initial", "ModuleVariance", "ParameterVariance", "Unknown", "initial"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ def _parts(program: Program, states: list[State], sizes: Mapping[str, int]) -> l
     for instruction in program.instructions:
         if not instruction.outputs or instruction.module_path == LOSS:
             continue
-        names = [] if instruction.module_path == WHOLE else instruction.module_path.split(".")
-        for path in (*(".".join(names[:end]) for end in range(len(names), 0, -1)), WHOLE):
+        names = [] if instruction.module_path == TOP else instruction.module_path.split(".")
+        for path in (*(".".join(names[:end]) for end in range(len(names), 0, -1)), TOP):
             last[path] = instruction.outputs[0]
-    inner_first = sorted(last.items(), key=lambda item: (item[1], item[0] == WHOLE, -item[0].count(".")))
+    inner_first = sorted(last.items(), key=lambda item: (item[1], item[0] == TOP, -item[0].count(".")))
     # What a module's result is called while walking, and what it is called here.
     results = ((path, states[value]) for path, value in reversed(inner_first))
     called = {state.module_path: path for path, state in results if isinstance(state, Moments)}

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from calc.mathematics.initialization import WHOLE, Initial, ModuleVariance
+from calc.graph.step import TOP
+from calc.mathematics.initialization import Initial, ModuleVariance
 from calc.mathematics.initialization.state import OFF
 
 INSIDE, WITHIN, FAILED, NOT_DERIVED, NOT_SAMPLED = "inside", "within", "failed", "not derived", "not sampled"
@@ -40,7 +41,7 @@ class SampleComparison:
 
 def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[SampleComparison]:
     """One comparison per module that was derived or sampled, in the order of the forward."""
-    return [_compared(part, samples.get("" if part.module_path == WHOLE else part.module_path)) for part in initial.parts]
+    return [_compared(part, samples.get("" if part.module_path == TOP else part.module_path)) for part in initial.parts]
 
 
 def _compared(part: ModuleVariance, sample: Sample | None) -> SampleComparison:

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 import calc
+from calc.derive.names import StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
@@ -115,7 +116,7 @@ def live(title: str, coefficient: int) -> Step:
     after = tree.parse(f"{coefficient}*d + 4*h + 2*k + V")
     before = Sum((Labelled(after, "parameter"),))
     check = StepCheck("symbolic", "holds")
-    return Step(title, "memory.peak", title, "live storages by role", before, after, "", check, coefficient * 4 + 17, ())
+    return Step(title, "memory.peak", StepPlace(title), "live storages by role", before, after, "", check, coefficient * 4 + 17, ())
 
 
 def maximum(*steps: Step) -> Step:
