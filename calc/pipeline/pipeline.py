@@ -369,6 +369,8 @@ def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed
         simpler = simplified(graph, plan, ways, traced_alone, lambda _: 0, run.progress)[1]
         if simpler is not plan and not isinstance(made := refined_again(simpler), Refusal):
             return made
+        if simpler is plan or len(ways) == 1:
+            ways = []  # what a trace refused, or the certificates of the only way, would be refused once more
     made = at_own_sizes(plan)
     return made if isinstance(made, Refusal) else simplified(made, plan, ways, refined_again, lambda _: 0, run.progress)[0]
 

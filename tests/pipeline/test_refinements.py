@@ -252,6 +252,41 @@ def test_what_failed_at_one_line_with_and_without_a_size_was_specialized_too_soo
     assert specialized_too_soon(plan) == [["B"]]
 
 
+class Trials:
+    """Stands for traces and certificates: traces work where ``traces`` says so, certificates where B is a number."""
+
+    def __init__(self, traces: Callable[[TracePlan], bool]) -> None:
+        self.traces = traces
+        self.certified: list[tuple[str, ...]] = []
+
+    def traced(self, plan: TracePlan) -> Any:
+        return "graph" if self.traces(plan) else Refusal(TraceError("no trace"))
+
+    def __call__(self, plan: TracePlan) -> Any:
+        self.certified.append((*plan.specialized,))
+        return ("graph", "closed forms") if "B" in plan.specialized else Refusal(TraceError("no closed form"))
+
+
+@pytest.mark.parametrize(
+    ("traces", "certified"),
+    [(lambda plan: True, [("d", "L"), ("B", "d", "L")]), (lambda plan: "B" in plan.specialized, [("B", "d", "L")])],
+    ids=["its certificates fail", "it cannot be traced"],
+)
+def test_sizes_at_which_a_plan_failed_are_not_tried_once_more(traces: Callable[[TracePlan], bool], certified: object) -> None:
+    """B may have been specialized too soon. The plan with B as a symbol is certified once if it can be traced, else never."""
+    model, plan = spec(lambda y, n: y, L=3), PLAN
+    plan = replace(plan, spec=model)
+    for name, line in (("B", "m.py:3"), ("d", "m.py:3"), ("L", "m.py:4")):
+        refusal = Refusal(SizesError(f"plan raised ValueError at {line}: no"))
+        plan = replace(plan.specializing({**plan.specialized, name: "why"}, ""), before=plan, refusal=refusal)
+    trials = Trials(traces)
+
+    made = pipeline._general(plan, model, pipeline.Run(cache=False), trials)  # type: ignore[arg-type]
+
+    assert ("graph", "closed forms") == made
+    assert certified == trials.certified
+
+
 def heads_as_text(y: Tensor, n: Any) -> Tensor:
     """Fails where d, and with it the width of a head, is no number; f plays no part in it."""
     if not str(n.d).isdigit():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from calc.derive.names import PeakPlace, SavedBefore, TensorName
+from calc.derive.names import PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.rules_of_thumb import compare
 from calc.graph.step import Assumption
 from calc.memory.peak_levers import PeakLever, StepChange
@@ -63,7 +63,7 @@ def hostile() -> Page:
         options={"optimizer": HOSTILE},
         assumptions=(*full.assumptions, Assumption(HOSTILE, HOSTILE)),
         quantities=quantities,
-        steps=tuple(replace(s, place=HOSTILE, because=HOSTILE, rule=HOSTILE) for s in full.steps),
+        steps=tuple(replace(s, place=StepPlace(HOSTILE, HOSTILE), because=HOSTILE, rule=HOSTILE) for s in full.steps),
         coverage=tuple(replace(row, operator=HOSTILE, because=HOSTILE) for row in full.coverage),
         provenance={HOSTILE: HOSTILE},
         notes=(HOSTILE,),

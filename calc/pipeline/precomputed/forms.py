@@ -114,6 +114,22 @@ class Case:
     differing: frozenset[str]
 
 
+@dataclass(frozen=True)
+class _StoredAt:
+    """What a stored form says at all ``sizes``, computed when it is first read."""
+
+    form: Stored
+    sizes: Mapping[str, int]
+
+    @cached_property
+    def failed_guards(self) -> list[Guard]:
+        return failed_guards(self.sizes, self.form.specialized, self.form.basis, self.form.guards, self.form.certified)
+
+    @cached_property
+    def point(self) -> Point:
+        return Point(self.form.table, {**self.form.basis.values(self.sizes), **self.sizes})
+
+
 class Stored:
     """A stored derivation, as in its file: its closed forms, and the sizes at which they hold.
 
@@ -140,18 +156,14 @@ class Stored:
         self.rules_of_thumb: tuple[Mapping[str, Any], ...] = tuple(data["rules_of_thumb"])
         self.cases = tuple(Case(c["equal"], Stored(c["form"]), frozenset(c["differing"])) for c in data["cases"])
         self._entries: Mapping[str, Any] = data["quantities"]
-        # Of the last sizes: every quantity asks, at the same ones.
-        self._failed_at: tuple[Mapping[str, int], list[Guard]] | None = None
-        self._point_at: tuple[Mapping[str, int], Point] | None = None
+        self._last: _StoredAt | None = None  # every quantity asks, at the same sizes
 
     def failed_guards(self, sizes: Mapping[str, int]) -> list[Guard]:
         """Guards of the trace that have another outcome at these (complete) ``sizes``."""
         case = self.case_at(sizes)
         if case is not None:
             return case.form.failed_guards(sizes)
-        if self._failed_at is None or self._failed_at[0] != sizes:
-            self._failed_at = {**sizes}, failed_guards(sizes, self.specialized, self.basis, self.guards, self.certified)
-        return self._failed_at[1]
+        return self._at(sizes).failed_guards
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes. Refuses invalid sizes."""
@@ -176,9 +188,12 @@ class Stored:
 
     def point(self, sizes: Mapping[str, int]) -> Point:
         """Evaluates polynomials at all ``sizes``, as ``self.sizes`` gives them."""
-        if self._point_at is None or self._point_at[0] != sizes:
-            self._point_at = {**sizes}, Point(self.table, {**self.basis.values(sizes), **sizes})
-        return self._point_at[1]
+        return self._at(sizes).point
+
+    def _at(self, sizes: Mapping[str, int]) -> _StoredAt:
+        if self._last is None or self._last.sizes != sizes:
+            self._last = _StoredAt(self, {**sizes})
+        return self._last
 
     @cached_property
     def quantities(self) -> dict[str, StoredQuantity]:
