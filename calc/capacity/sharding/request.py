@@ -27,7 +27,7 @@ from calc.capacity.sharding.layout import (
 from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, decoder, missing_sizes
 from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of
-from calc.capacity.sharding.table import Limits
+from calc.capacity.sharding.table import Limits, SearchProblem
 from calc.capacity.sharding.timing import Machine, machine_of
 from calc.errors import BadInputError, needs
 
@@ -76,7 +76,7 @@ def best(name: str | None, inputs: Words, progress: Progress) -> Ranking:
     setup = _request(name, inputs, _SEVERAL, devices, progress)
     assert setup.machine is not None
     progress("evaluating every layout")
-    return search(setup.model, _limits(fixed, devices, fewer), setup.state, setup.machine)
+    return search(SearchProblem(setup.model, _limits(fixed, devices, fewer), setup.state, setup.machine))
 
 
 def _require_search(name: str | None, inputs: Words) -> None:

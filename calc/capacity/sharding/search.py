@@ -11,14 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from calc.capacity.sharding.account import Account, account
+from calc.capacity.sharding.account import Account
 from calc.capacity.sharding.arrays import Array
 from calc.capacity.sharding.layout import Layout
 from calc.capacity.sharding.memory import WORDS
-from calc.capacity.sharding.model import ShardedModel
-from calc.capacity.sharding.state import State
-from calc.capacity.sharding.table import NAMES, LayoutTable, Limits, table
-from calc.capacity.sharding.timing import Machine
+from calc.capacity.sharding.table import NAMES, LayoutTable, Limits, SearchProblem, table
 from calc.errors import BadInputError
 
 _RECHECKED = 24
@@ -47,21 +44,21 @@ class Ranking:
     refused: Mapping[str, int]
 
 
-def search(model: ShardedModel, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Ranking:
+def search(problem: SearchProblem, *, runners: int = 5, front: int = 12) -> Ranking:
     """The fastest layout that fits, with the runners-up. If none fits, raises BadInputError that names the smallest."""
-    layouts = table(model, limits, state, machine)
+    layouts = table(problem)
     if not len(layouts):
-        raise BadInputError(_no_layout(layouts, limits))
-    fits = layouts.memory <= machine.memory
+        raise BadInputError(_no_layout(layouts, problem.limits))
+    fits = layouts.memory <= problem.machine.memory
     if not fits.any():
-        raise BadInputError(_nothing_fits(model, layouts, limits, state, machine))
+        raise BadInputError(_nothing_fits(problem, layouts))
     fitting = _order(layouts, np.flatnonzero(fits))
-    best = _exact(model, layouts, _near(layouts, fitting), limits, state, machine)
+    best = _exact(problem, layouts, _near(layouts, fitting))
     best.sort(key=lambda a: (_seconds(a), a.memory))  # stable: equal layouts stay in the order of the arrays
     faster = _order(layouts, np.flatnonzero(~fits & (layouts.seconds < float(_seconds(best[0])))))
-    larger = _exact(model, layouts, faster[:1], limits, state, machine)
-    on_front = _exact(model, layouts, _front(layouts, fits)[:front], limits, state, machine)
-    runners_up = _exact(model, layouts, _others(layouts, fitting, best[0].layout, runners), limits, state, machine)
+    larger = _exact(problem, layouts, faster[:1])
+    on_front = _exact(problem, layouts, _front(layouts, fits)[:front])
+    runners_up = _exact(problem, layouts, _others(layouts, fitting, best[0].layout, runners))
     losers = tuple(Loser(loser, _why(best[0], loser)) for loser in runners_up)
     too_large = larger[0] if larger else None
     return Ranking(best[0], tuple(on_front), losers, too_large, len(layouts), int(np.count_nonzero(fits)), layouts.refused)
@@ -72,13 +69,11 @@ def _seconds(account: Account) -> Fraction:
     return account.step["step"]
 
 
-def _exact(
-    model: ShardedModel, layouts: LayoutTable, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine
-) -> list[Account]:
+def _exact(problem: SearchProblem, layouts: LayoutTable, rows: Sequence[int] | Array) -> list[Account]:
     """The exact accounts of these rows, checked against the arrays to twelve digits."""
     exact = []
     for row in rows:
-        worked = account(model, layouts.layout(int(row), limits.batch), state, machine)
+        worked = problem.account(layouts.layout(int(row), problem.limits.batch))
         for value, array in ((Fraction(worked.memory), layouts.memory), (_seconds(worked), layouts.seconds)):
             if abs(Fraction(float(array[row])) - value) * 10**_DIGITS > value:
                 raise BadInputError(f"internal error: the arrays give {array[row]} where {float(value)} is exact; please report it")
@@ -185,13 +180,12 @@ def _no_layout(layouts: LayoutTable, limits: Limits) -> str:
     return f"no layout of {devices} and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"
 
 
-def _nothing_fits(model: ShardedModel, layouts: LayoutTable, limits: Limits, state: State, machine: Machine) -> str:
-    row = int(np.argmin(layouts.memory))
-    least = account(model, layouts.layout(int(row), limits.batch), state, machine)
+def _nothing_fits(problem: SearchProblem, layouts: LayoutTable) -> str:
+    least = problem.account(layouts.layout(int(np.argmin(layouts.memory)), problem.limits.batch))
     kinds = least.fullest.kinds
     largest = max(kinds, key=lambda kind: kinds[kind])
     return (
-        f"none of {len(layouts):,} layouts fits {machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
+        f"none of {len(layouts):,} layouts fits {problem.machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
         f" up to {least.memory / 1e9:.4g} GB, of which {WORDS[largest]} {kinds[largest] / 1e9:.4g} GB;"
         f" memory={-(-least.memory // 10**9)}GB, more devices or a shorter sequence would fit"
     )

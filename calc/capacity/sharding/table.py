@@ -5,16 +5,17 @@ Numbers (ranks, micro-batch, chunks) are arrays; choices that select expressions
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import product as combinations
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.arrays import Array, Sheet, holds
 from calc.capacity.sharding.communication import collectives, stream
 from calc.capacity.sharding.layout import (
@@ -60,6 +61,29 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchProblem:
+    """What is laid out: a model with its training state on a machine, within ``limits``."""
+
+    model: ShardedModel
+    limits: Limits
+    state: State
+    machine: Machine
+
+    def account(self, layout: Layout) -> Account:
+        """The exact account of one layout."""
+        return account(self.model, layout, self.state, self.machine)
+
+
+class LayoutWays(NamedTuple):
+    """What of a layout selects expressions, beside its numbers."""
+
+    zero: int
+    checkpointing: str
+    sequence: str
+    exchange: str
+
+
+@dataclass(frozen=True, slots=True)
 class LayoutTable:
     """All valid layouts: numbers by variable, ``choice`` as an index into ``choices``, bytes of the fullest device, seconds per step.
 
@@ -68,7 +92,7 @@ class LayoutTable:
 
     numbers: Mapping[str, Array]
     choice: Array
-    choices: tuple[tuple[int, str, str, str], ...]
+    choices: tuple[LayoutWays, ...]
     memory: Array
     seconds: Array
     devices: Array
@@ -79,23 +103,24 @@ class LayoutTable:
         return len(self.memory)
 
     def layout(self, row: int, batch: int) -> Layout:
-        zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
         numbers = {NAMES[axis]: int(array[row]) for axis, array in self.numbers.items()}
+        zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
         return Layout(**numbers, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
 
 
-def table(model: ShardedModel, limits: Limits, state: State, machine: Machine) -> LayoutTable:
+def table(problem: SearchProblem) -> LayoutTable:
     """Every valid layout with its memory and time."""
+    model = problem.model
     if model.only_data:
         raise BadInputError(f"{model.name} can be sharded by data parallelism and ZeRO only, which needs no search: {model.only_data}")
     if model.values["L"] > LARGEST:
         raise BadInputError(f"L = {str(model.values['L'])[:40]} is too deep for a search: give 1 to 10**9 layers")
-    grid, refused, tried = _grid(model, limits)
+    grid, refused, tried = _grid(model, problem.limits)
     parts = []
-    choices: list[tuple[int, str, str, str]] = []
+    choices: list[LayoutWays] = []
     for mask, structure in _structures(grid):
         numbers = {axis: grid[axis][mask] for axis in _NUMBERS}
-        for evaluated in _evaluated(model, limits, state, machine, numbers, structure):
+        for evaluated in _evaluated(problem, numbers, structure):
             choices.append(evaluated[0])
             parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *evaluated[1:]))
     if not parts:
@@ -132,66 +157,65 @@ def _grid(model: ShardedModel, limits: Limits) -> tuple[dict[str, Array], dict[s
     chunkless = list(takewhile(lambda condition: "v" not in free_names(condition.expr), required))
     paired = list(takewhile(lambda condition: not free_names(condition.expr) & set("ntcxb"), required[len(chunkless) :]))
     last = required[len(chunkless) + len(paired) :]
-    refused = dict.fromkeys((condition.because for condition in required), 0)
+    tested = _Conditions(model, limits, dict.fromkeys((condition.because for condition in required), 0))
     ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
     parts, budget, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
     for start in range(0, len(ranks), rows):
-        valid = _without_chunks(
-            ranks[start : start + rows], np.array(micros, dtype=np.float64), chunkless, model, limits, refused, len(chunks)
-        )
-        for batch in _with_chunks(valid, np.array(chunks, dtype=np.float64), paired, model, limits, refused):
+        valid = tested.without_chunks(ranks[start : start + rows], np.array(micros, dtype=np.float64), chunkless, len(chunks))
+        for batch in tested.with_chunks(valid, np.array(chunks, dtype=np.float64), paired):
             budget -= len(batch)
             for condition in last:
-                valid_rows = _holds(condition, dict(zip(_NUMBERS, batch.T, strict=True)), model, limits)
-                refused[condition.because] += int(np.count_nonzero(~valid_rows))
+                valid_rows = tested.holds(condition, dict(zip(_NUMBERS, batch.T, strict=True)))
+                tested.refused[condition.because] += int(np.count_nonzero(~valid_rows))
                 batch = batch[valid_rows]
             parts.append(batch)
             if budget < 0 or sum(map(len, parts)) > _MOST_VALID:
                 raise BadInputError(_too_many(model, limits))
     grid = np.concatenate(parts)
-    return {axis: grid[:, column] for column, axis in enumerate(_NUMBERS)}, refused, len(ranks) * len(chunks) * len(micros)
+    return {axis: grid[:, column] for column, axis in enumerate(_NUMBERS)}, tested.refused, len(ranks) * len(chunks) * len(micros)
 
 
-def _without_chunks(
-    ranks: Array, micros: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int], chunks: int
-) -> Array:
-    """Ranks with each micro-batch where the conditions hold. A failing row counts ``chunks`` times, once per number of chunks."""
-    valid = np.ones((len(ranks), len(micros)), dtype=bool)
-    grid = {**{axis: ranks[:, column, None] for column, axis in enumerate(_NUMBERS[:5])}, "b": micros[None]}
-    for condition in required:
-        holding = _holds(condition, grid, model, limits, valid.shape)
-        refused[condition.because] += int(np.count_nonzero(valid & ~holding)) * chunks
-        valid &= holding
-    row, column = np.nonzero(valid)
-    return np.column_stack([ranks[row], micros[column]])
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """Tests combinations of numbers; ``refused`` counts how many of them each condition refuses."""
 
+    model: ShardedModel
+    limits: Limits
+    refused: dict[str, int]
 
-def _with_chunks(
-    valid: Array, chunks: Array, required: Sequence[Constraint], model: ShardedModel, limits: Limits, refused: dict[str, int]
-) -> Iterator[Array]:
-    """The rows with each number of chunks, inserted before the micro-batch, where the conditions on stages and chunks hold; in batches."""
-    stages, stage = np.unique(valid[:, 2], return_inverse=True)
-    allowed = np.ones((len(stages), len(chunks)), dtype=bool)
-    several = np.bincount(stage, minlength=len(stages))[:, None]
-    for condition in required:
-        holding = _holds(condition, {"p": stages[:, None], "v": chunks[None]}, model, limits, allowed.shape)
-        refused[condition.because] += int(np.sum((allowed & ~holding) * several))
-        allowed &= holding
-    rows = max(1, _AT_ONCE // len(chunks))
-    for start in range(0, len(valid), rows):
-        part = valid[start : start + rows]
-        row, column = np.nonzero(allowed[stage[start : start + rows]])
-        batch = np.column_stack([part[row, :5], chunks[column], part[row, 5]])
-        # The order of nested loops over ranks, chunks, micro-batches: of completely equal layouts the first one wins.
-        same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
-        yield batch[np.lexsort((batch[:, 6], batch[:, 5], same[row]))]
+    def holds(self, condition: Constraint, grid: Mapping[str, Array], shape: tuple[int, ...] | None = None) -> Array:
+        values = {**{name: float(value) for name, value in self.model.values.items()}, **grid, "B": float(self.limits.batch)}
+        return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
 
+    def without_chunks(self, ranks: Array, micros: Array, required: Sequence[Constraint], chunks: int) -> Array:
+        """Ranks with each micro-batch where the conditions hold. A failing row counts ``chunks`` times, once per number of chunks."""
+        valid = np.ones((len(ranks), len(micros)), dtype=bool)
+        grid = {**{axis: ranks[:, column, None] for column, axis in enumerate(_NUMBERS[:5])}, "b": micros[None]}
+        for condition in required:
+            holding = self.holds(condition, grid, valid.shape)
+            self.refused[condition.because] += int(np.count_nonzero(valid & ~holding)) * chunks
+            valid &= holding
+        row, column = np.nonzero(valid)
+        return np.column_stack([ranks[row], micros[column]])
 
-def _holds(
-    condition: Constraint, grid: Mapping[str, Array], model: ShardedModel, limits: Limits, shape: tuple[int, ...] | None = None
-) -> Array:
-    values = {**{name: float(value) for name, value in model.values.items()}, **grid, "B": float(limits.batch)}
-    return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
+    def with_chunks(self, valid: Array, chunks: Array, required: Sequence[Constraint]) -> Iterator[Array]:
+        """The rows with each number of chunks, inserted before the micro-batch, where the conditions on stages and chunks hold; in
+        batches."""
+        stages, stage = np.unique(valid[:, 2], return_inverse=True)
+        allowed = np.ones((len(stages), len(chunks)), dtype=bool)
+        several = np.bincount(stage, minlength=len(stages))[:, None]
+        for condition in required:
+            holding = self.holds(condition, {"p": stages[:, None], "v": chunks[None]}, allowed.shape)
+            self.refused[condition.because] += int(np.sum((allowed & ~holding) * several))
+            allowed &= holding
+        rows = max(1, _AT_ONCE // len(chunks))
+        for start in range(0, len(valid), rows):
+            part = valid[start : start + rows]
+            row, column = np.nonzero(allowed[stage[start : start + rows]])
+            batch = np.column_stack([part[row, :5], chunks[column], part[row, 5]])
+            # The order of nested loops over ranks, chunks, micro-batches: of completely equal layouts the first one wins.
+            same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
+            yield batch[np.lexsort((batch[:, 6], batch[:, 5], same[row]))]
 
 
 # Limits of the search: combinations of ranks, these times micro-batches, combinations created, and valid layouts.
@@ -268,7 +292,8 @@ class _Structure:
 def _structures(grid: Mapping[str, Array]) -> Iterator[tuple[Array, _Structure]]:
     depth = np.minimum(grid["p"], 3)
     shared = grid["n"] * grid["c"] * grid["x"] > 1
-    for p, interleaved, tensor, context, several in combinations((1, 2, 3), (False, True), (False, True), (False, True), (False, True)):
+    either = (False, True)
+    for p, interleaved, tensor, context, several in itertools.product((1, 2, 3), either, either, either, either):
         kind = (depth == p) & ((grid["v"] > 1) == interleaved) & ((grid["t"] > 1) == tensor) & ((grid["c"] > 1) == context)
         kind &= shared == several
         if kind.any():
@@ -276,50 +301,50 @@ def _structures(grid: Mapping[str, Array]) -> Iterator[tuple[Array, _Structure]]
 
 
 def _evaluated(
-    model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
-) -> Iterator[tuple[tuple[int, str, str, str], Array, Array, Array]]:
+    problem: SearchProblem, numbers: Mapping[str, Array], structure: _Structure
+) -> Iterator[tuple[LayoutWays, Array, Array, Array]]:
     """For each choice: its name, bytes, seconds, and where it is valid."""
-    inputs = _given(model, limits, state, machine, numbers)
-    sheet = Sheet(inputs)
-    for zero, checkpointing, sequence, exchange in _choices(model, limits, structure):
-        choice = _choice(structure, model, zero, checkpointing, sequence, exchange)
-        stages = [sheet.work(_lines(model, choice, stage, state)) for stage in choice.stages]
+    model, sheet = problem.model, Sheet(_inputs(problem, numbers))
+    for ways in _ways(model, problem.limits, structure):
+        choice = _choice(structure, model, ways)
+        stages = [sheet.work(_lines(model, choice, stage, problem.state)) for stage in choice.stages]
         timed = {f"t{i}": stage["ts"] for i, stage in enumerate(stages, 1)} | {f"d{i}": stage["td"] for i, stage in enumerate(stages, 1)}
-        step = sheet.work(step_lines(choice, len(stages), machine), timed)
+        step = sheet.work(step_lines(choice, len(stages), problem.machine), timed)
         memory = stages[0]["M"][1]
         for stage in stages[1:]:
             memory = np.maximum(memory, stage["M"][1])
         shape = numbers["n"].shape
-        valid = np.ones(shape, dtype=bool) if sequence == OFF else np.mod(model.values["T"], numbers["c"] * numbers["t"]) == 0
-        yield (zero, checkpointing, sequence, exchange), np.broadcast_to(memory, shape), np.broadcast_to(step["step"][1], shape), valid
+        valid = np.ones(shape, dtype=bool) if ways.sequence == OFF else np.mod(model.values["T"], numbers["c"] * numbers["t"]) == 0
+        yield ways, np.broadcast_to(memory, shape), np.broadcast_to(step["step"][1], shape), valid
 
 
-def _given(model: ShardedModel, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
-    rates = {g.symbol: float(g.value) for g in machine.inputs}
+def _inputs(problem: SearchProblem, numbers: Mapping[str, Array]) -> dict[str, Any]:
+    model, limits, state = problem.model, problem.limits, problem.state
+    rates = {g.symbol: float(g.value) for g in problem.machine.inputs}
     sizes_of = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
     micros = limits.batch / (numbers["n"] * numbers["x"] * numbers["b"])
     sizes = {name: float(value) for name, value in model.values.items()}
     return {**sizes, **rates, **{name: float(size) for name, size in sizes_of.items()}, **numbers, "B": float(limits.batch), "m": micros}
 
 
-def _choices(model: ShardedModel, limits: Limits, structure: _Structure) -> Iterator[tuple[int, str, str, str]]:
+def _ways(model: ShardedModel, limits: Limits, structure: _Structure) -> Iterator[LayoutWays]:
     stages = [zero for zero in limits.zero if zero == 0 or structure.shared]
     recomputed = [kind for kind in limits.checkpointing if kind != ATTENTION or model.attention == "math"]
     sequence = [kind for kind in limits.sequence if kind == OFF or structure.tensor]
     exchange = limits.exchange if structure.context else (RING,)
-    yield from combinations(stages, recomputed, sequence, exchange)
+    yield from itertools.starmap(LayoutWays, itertools.product(stages, recomputed, sequence, exchange))
 
 
-def _choice(structure: _Structure, model: ShardedModel, zero: int, checkpointing: str, sequence: str, exchange: str) -> LayoutChoice:
+def _choice(structure: _Structure, model: ShardedModel, ways: LayoutWays) -> LayoutChoice:
     axes = {"t": structure.tensor, "c": structure.context, "p": len(structure.stages) > 1, "v": structure.interleaved, "n": True}
     present = {axis for axis, has in axes.items() if has} | ({"x"} if model.has_experts else set())
     uneven = len(structure.stages) > 1
     return LayoutChoice(
         frozenset(present),
-        zero if structure.shared else 0,
-        sequence,
-        checkpointing,
-        exchange,
+        ways.zero if structure.shared else 0,
+        ways.sequence,
+        ways.checkpointing,
+        ways.exchange,
         structure.interleaved,
         uneven,
         structure.stages,

@@ -14,7 +14,7 @@ import pytest
 from calc.capacity.sharding import Account, account, arrays, decoder, layout_of, machine_of, state_of
 from calc.capacity.sharding.layout import conditions
 from calc.capacity.sharding.search import search
-from calc.capacity.sharding.table import Limits, table
+from calc.capacity.sharding.table import Limits, SearchProblem, table
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.accelerators import accelerator
 from calc.symbolic.expression import FunctionCall
@@ -52,7 +52,7 @@ def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict
 
 def assert_complete(model, devices: int, batch: int) -> None:
     expected = one_by_one(model, devices, batch, (1, 2, 4))
-    actual = table(model, Limits(devices, batch), STATE, H100)
+    actual = table(SearchProblem(model, Limits(devices, batch), STATE, H100))
     layouts = [actual.layout(row, batch) for row in range(len(actual))]
 
     assert sorted(expected) == sorted(layout.words for layout in layouts)
@@ -82,7 +82,7 @@ def test_the_winner_is_the_fastest_that_fits() -> None:
     fitting = [one for one in one_by_one(SMALL, 2, 4, (1, 2, 4)).values() if one.memory <= memory]
     best = min(fitting, key=lambda one: (one.step["step"], one.memory) if one.step else ())
 
-    actual = search(SMALL, Limits(2, 4), STATE, tight)
+    actual = search(SearchProblem(SMALL, Limits(2, 4), STATE, tight))
     assert (len(fitting), best.memory) == (actual.fitting, actual.winner.memory)
     assert actual.winner.step is not None
     assert best.step is not None
@@ -91,7 +91,7 @@ def test_the_winner_is_the_fastest_that_fits() -> None:
 
 def test_a_405b_model_on_16384_devices() -> None:
     """Every valid layout at once; the winner fits, and none of the front is better in both."""
-    actual = search(LLAMA_405B, Limits(16384, 2048), STATE, H100)
+    actual = search(SearchProblem(LLAMA_405B, Limits(16384, 2048), STATE, H100))
 
     assert actual.counted > 500_000
     assert actual.winner.memory <= H100.memory
@@ -104,14 +104,14 @@ def test_a_405b_model_on_16384_devices() -> None:
 
 def test_the_same_search_twice_is_the_same() -> None:
     """Equal layouts stand in a fixed order."""
-    first, second = (search(SMALL, Limits(8, 8), STATE, H100) for _ in range(2))
+    first, second = (search(SearchProblem(SMALL, Limits(8, 8), STATE, H100)) for _ in range(2))
 
     assert first == second
 
 
 def test_a_loser_says_what_it_spends_its_time_on() -> None:
     """Each runner-up is another division into ranks, and slower or larger."""
-    actual = search(LLAMA_405B, Limits(1024, 256), STATE, replace(H100, memory=200 * 10**9))
+    actual = search(SearchProblem(LLAMA_405B, Limits(1024, 256), STATE, replace(H100, memory=200 * 10**9)))
 
     assert actual.runners
     for loser in actual.runners:
@@ -121,7 +121,7 @@ def test_a_loser_says_what_it_spends_its_time_on() -> None:
 
 def test_words_of_a_layout_hold_the_search_to_them() -> None:
     """Four tensor ranks, stage 1 of ZeRO, and nothing else."""
-    actual = table(SMALL, Limits(8, 8, zero=(1,), fixed=(("t", 4),)), STATE, H100)
+    actual = table(SearchProblem(SMALL, Limits(8, 8, zero=(1,), fixed=(("t", 4),)), STATE, H100))
 
     assert {4.0} == set(actual.numbers["t"])
     assert {1} == {actual.layout(row, 8).zero for row in range(len(actual))}
@@ -129,7 +129,7 @@ def test_words_of_a_layout_hold_the_search_to_them() -> None:
 
 def test_fewer_devices_are_tried_where_they_may_be() -> None:
     """2 of 2, or 1 of them."""
-    actual = table(SMALL, Limits(2, 4, fewer=True), STATE, H100)
+    actual = table(SearchProblem(SMALL, Limits(2, 4, fewer=True), STATE, H100))
 
     assert {1.0, 2.0} == set(actual.devices)
 
@@ -137,7 +137,7 @@ def test_fewer_devices_are_tried_where_they_may_be() -> None:
 def test_nothing_fits_names_what_is_largest_and_what_would_fit() -> None:
     """405 billion parameters on 64 devices: state alone is 6.5 TB."""
     with pytest.raises(BadInputError) as error:
-        search(LLAMA_405B, Limits(64, 64), STATE, H100)
+        search(SearchProblem(LLAMA_405B, Limits(64, 64), STATE, H100))
 
     assert str(error.value) == (
         "none of 55,010 layouts fits 80 GB: the smallest (tensor=8 pipeline=8 batch=64 sequence=saved checkpointing=block) needs up to"
@@ -148,14 +148,14 @@ def test_nothing_fits_names_what_is_largest_and_what_would_fit() -> None:
 def test_no_layout_at_all_names_the_condition() -> None:
     """7 devices divide neither 6 layers, nor 6 + 2, nor 4 heads, nor 4 sequences, nor 240 tokens."""
     with pytest.raises(BadInputError) as error:
-        search(SMALL, Limits(7, 4), STATE, H100)
+        search(SearchProblem(SMALL, Limits(7, 4), STATE, H100))
 
     assert str(error.value).startswith("no layout of 7 devices and batch = 4 is possible: most fail because ")
 
 
 def refused(limits: Limits) -> str:
     with pytest.raises(BadInputError) as error:
-        search(SMALL, limits, STATE, H100)
+        search(SearchProblem(SMALL, limits, STATE, H100))
     return str(error.value)
 
 
@@ -213,7 +213,7 @@ def test_devices_with_hundreds_of_divisors_are_searched(devices: int, batch: int
 def test_a_search_without_end_is_refused_with_what_to_fix(model, limits: Limits, free: str) -> None:
     """Keys that are given already are not named."""
     with pytest.raises(BadInputError) as refusal:
-        table(model, limits, STATE, H100)
+        table(SearchProblem(model, limits, STATE, H100))
 
     assert str(refusal.value) == (
         f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched (1,000,000 combinations of ranks,"
@@ -252,7 +252,7 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(arrays.Doubles, "call", cut_down)
 
     with pytest.raises(NapkinError) as error:
-        search(SMALL, Limits(8, 8), STATE, H100)
+        search(SearchProblem(SMALL, Limits(8, 8), STATE, H100))
 
     assert str(error.value).startswith("internal error: the arrays give ")
 
