@@ -279,9 +279,9 @@ def test_sizes_at_which_a_plan_failed_are_not_tried_once_more(traces: Callable[[
     for name, line in (("B", "m.py:3"), ("d", "m.py:3"), ("L", "m.py:4")):
         refusal = Refusal(SizesError(f"plan raised ValueError at {line}: no"))
         plan = replace(plan.specializing({**plan.specialized, name: "why"}, ""), before=plan, refusal=refusal)
-    trials = Trials(traces)
+    trials: Any = Trials(traces)
 
-    made = pipeline._general(plan, model, pipeline.Run(cache=False), trials)  # type: ignore[arg-type]
+    made = pipeline._general(plan, model, pipeline.Run(cache=False), trials)
 
     assert ("graph", "closed forms") == made
     assert certified == trials.certified
