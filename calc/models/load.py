@@ -158,12 +158,18 @@ def _from_file(file: Path, attribute: str) -> Spec:
     if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
         has = f"its specs are {', '.join(specs)}" if specs else "write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
-        reason = (
-            f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
-        )
+        reason = _no_spec(attribute, exported) if hasattr(module, attribute) else f"no name {attribute!r}"
         raise SpecError(f"{file}: {reason}; {has}")
     spec: Spec = dataclasses.replace(exported, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
     return spec
+
+
+def _no_spec(attribute: str, exported: object) -> str:
+    """What ``exported`` is instead of a spec, in words; torch is not imported for it."""
+    if type(exported) is not type:
+        return f"{attribute!r} is of type {type(exported).__name__}, not a spec"
+    is_module = any((each.__module__, each.__name__) == ("torch.nn.modules.module", "Module") for each in exported.__mro__)
+    return f"{attribute!r} is {'a module class' if is_module else 'a class'}, not a spec"
 
 
 def _run(file: Path) -> ModuleType:

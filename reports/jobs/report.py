@@ -172,7 +172,7 @@ def _texts(content: PageContent, look: Look, formats: Collection[str]) -> dict[s
     """By file name."""
     page = build(content)
     writers: dict[str, Callable[[], str]] = {
-        ".md": lambda: markdown.write(page, look),
+        ".md": lambda: _markdown(page, look),
         ".html": lambda: _html(page, look),
         ".tex": lambda: tex.write(page, look),
         ".json": lambda: json_text(_document(content)),
@@ -181,6 +181,14 @@ def _texts(content: PageContent, look: Look, formats: Collection[str]) -> dict[s
 
 
 _MOST_BYTES = 400_000  # of a page that is loaded whole and mailed
+
+
+def _markdown(page: Page, look: Look) -> str:
+    """The Markdown page. If it is too heavy, equations that layers share but for their widths are shown once; every step stays."""
+    text = markdown.write(page, look)
+    if len(text.encode("utf-8")) < _MOST_BYTES:
+        return text
+    return markdown.write(replace(page, equations=one_of_each_kind(page.equations)), look)
 
 
 def _html(page: Page, look: Look) -> str:

@@ -32,21 +32,23 @@ class EquationRow:
 
 @dataclass(frozen=True, slots=True)
 class EquationTable:
-    """The equations of a ``layer``, which are those of every one that matches ``pattern``. ``others``: layers that have them with other
-    widths."""
+    """The equations of a ``layer``, which are those of every one that matches ``pattern`` and of those in ``equal``. ``others``: layers
+    that have them with other widths."""
 
     direction: str
     layer: str
     pattern: str
     rows: tuple[EquationRow, ...]
+    equal: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         layer = f": {self.layer}" if self.layer else ""
         pattern = f", as in every {self.pattern}" if self.pattern else ""
+        equal = f", as in {', '.join(self.equal)}" if self.equal else ""
         others = f"; with other widths: {', '.join(self.others)}" if self.others else ""
-        return f"{self.direction}{layer}{pattern}{others}"
+        return f"{self.direction}{layer}{pattern}{equal}{others}"
 
     @property
     def layers(self) -> str:
@@ -89,12 +91,22 @@ def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, num
 
 def one_of_each_kind(section: ModelSection) -> ModelSection:
     """The section with the first of the tables whose equations are the same but for the layers in their names. Its title names the others,
-    which may have other widths."""
+    and says which have other widths."""
     kinds: dict[tuple[str, ...], list[EquationTable]] = {}
     for table in section.tables:
         kinds.setdefault(tuple(_LAYER.sub("#", row.equation) for row in table.rows), []).append(table)
-    tables = (replace(first, others=tuple(table.layers for table in others)) for first, *others in kinds.values())
-    return replace(section, tables=tuple(tables))
+    return replace(section, tables=tuple(_for_all(first, others) for first, *others in kinds.values()))
+
+
+def _for_all(first: EquationTable, others: Sequence[EquationTable]) -> EquationTable:
+    """The first of tables with the same equations, which names the others."""
+    equal = [table for table in others if _widths(table) == _widths(first)]
+    wider = [table for table in others if table not in equal]
+    return replace(first, equal=tuple(table.layers for table in equal), others=tuple(table.layers for table in wider))
+
+
+def _widths(table: EquationTable) -> list[tuple[str, str]]:
+    return [(row.shape, row.flops) for row in table.rows]
 
 
 _LAYER = re.compile(r"(?<=[A-Za-z_.])\d+(?=\.)")  # in a module path: layer3.0.

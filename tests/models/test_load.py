@@ -184,6 +184,15 @@ def test_a_name_that_is_no_spec_is_refused_with_those_that_are(tmp_path: Path) -
     assert refusal(f"{file}:other") == f"{file}: 'other' is of type int, not a spec; its specs are spec"
 
 
+def test_a_class_is_no_spec(tmp_path: Path) -> None:
+    """The class of the user's own module is the likeliest mistake: it is called by what it is, not by the type of a class."""
+    classes = "\nfrom torch import nn\nclass Net(nn.Module): pass\nclass Mine: pass\n"
+    file = written(tmp_path, MODEL + classes)
+
+    assert refusal(f"{file}:Net") == f"{file}: 'Net' is a module class, not a spec; its specs are spec"
+    assert refusal(f"{file}:Mine") == f"{file}: 'Mine' is a class, not a spec; its specs are spec"
+
+
 def test_a_file_without_a_spec_is_refused_with_an_example(tmp_path: Path) -> None:
     """The five parts that every spec has."""
     file = written(tmp_path, "x = 1\n")

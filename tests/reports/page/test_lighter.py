@@ -11,7 +11,7 @@ from reports.page.equations import EquationRow, EquationTable, ModelSection
 from reports.page.lighter import lighter
 from reports.page.model import Chapter, StepView
 from reports.page.report import Page
-from reports.writers import html
+from reports.writers import html, markdown
 from reports.writers.render import PLAIN
 from tests.reports.pages import page
 from tests.reports.writers.test_html import Reader
@@ -25,12 +25,13 @@ def _long() -> Page:
 
 
 def _equations() -> ModelSection:
-    """Two blocks that differ by their number only, and a third of another kind; a matmul and an elementwise operator in each."""
+    """Two blocks that differ by their number only, a wider one, and one of another kind; a matmul and an elementwise operator in each."""
+    narrow, wide = ("(B, d)", "2·B·d²"), ("(B, f)", "2·B·d·f")
     tables = (
         EquationTable(
-            "Forward", f"block.{number}", "", (EquationRow(f"Y = block.{before}.A W", "(B, d)", "2·B·d²", False), _elementwise(sign))
+            "Forward", f"block.{number}", "", (EquationRow(f"Y = block.{before}.A W", *shape, False), _elementwise(sign))
         )
-        for number, before, sign in ((1, 0, "+"), (2, 1, "+"), (3, 2, "-"))
+        for number, before, sign, shape in ((1, 0, "+", narrow), (2, 1, "+", narrow), (3, 2, "+", wide), (4, 3, "-", narrow))
     )
     return ModelSection(tuple(tables), (), "")
 
@@ -59,9 +60,9 @@ def test_equations_are_shortened_before_they_are_left_out() -> None:
     """First to one block of each kind, then to matmuls; of steps, all that can be left out are."""
     whole, kinds, _, matmuls, *_, shortest, without = (each.equations.tables for each in (_long(), *VERSIONS))
 
-    assert ["Forward: block.1; with other widths: block.2", "Forward: block.3"] == [table.title for table in kinds]
-    assert [table.rows for table in kinds] == [whole[0].rows, whole[2].rows]
-    assert [table.rows for table in matmuls] == [whole[0].rows[:1], whole[2].rows[:1]]
+    assert ["Forward: block.1, as in block.2; with other widths: block.3", "Forward: block.4"] == [table.title for table in kinds]
+    assert [table.rows for table in kinds] == [whole[0].rows, whole[3].rows]
+    assert [table.rows for table in matmuls] == [whole[0].rows[:1], whole[3].rows[:1]]
     assert matmuls == shortest
     assert not without
 
@@ -90,3 +91,11 @@ def test_a_report_takes_the_first_version_that_is_light_enough(monkeypatch: pyte
     for limit, expected in ((len(texts[0].encode()) + 1, texts[0]), (len(texts[2].encode()) + 1, texts[2]), (1, texts[-1])):
         monkeypatch.setattr(jobs, "_MOST_BYTES", limit)
         assert jobs._html(_long(), PLAIN) == expected
+
+
+def test_a_heavy_markdown_report_has_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows equations of one block of each kind alone, and leaves out nothing else."""
+    monkeypatch.setattr(jobs, "_MOST_BYTES", 1)
+
+    assert jobs._markdown(_long(), PLAIN) == markdown.write(VERSIONS[0])
+    assert "Forward: block.2" in markdown.write(_long())

@@ -16,6 +16,7 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
 from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
+from reports.writers import markdown
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
 
@@ -122,3 +123,15 @@ def live(title: str, coefficient: int) -> Step:
 def maximum(*steps: Step) -> Step:
     before, after = (tree.maximum(getattr(s, side) for s in steps) for side in ("before", "after"))
     return replace(steps[0], id="max", before=before, after=after, rule="maximum")
+
+
+def test_the_formula_of_a_candidate_is_written_once(derivation: Derivation) -> None:
+    """One that is another plus a difference has it in the table, where its name leads; its step would repeat it."""
+    page = build(PageContent(derivation=derivation))
+    text = markdown.write(page)
+    rows = [row for c in page.chapters for row in c.candidates if row.formula and row.name]
+
+    assert len(rows) > 10
+    assert all(text.count(f'<a id="{row.target}"></a>') == 1 for row in rows)
+    assert not [step.number for c in page.chapters for step in c.others if step.tabled and f"#### 4.{step.number} " in text]
+    assert "A candidate that is written from another one is that one, plus what is allocated and less what is freed" in text
