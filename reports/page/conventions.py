@@ -99,9 +99,11 @@ def _training_step(options: Mapping[str, str]) -> Convention:
 
 
 def options_in_words(derivation: Derivation) -> str:
-    """How the step runs; a step without attention has no kernel for it."""
-    attention = has_attention(row.operator for row in derivation.ledger.rows)
-    return ", ".join(f"{name} {value}" for name, value in derivation.options.items() if attention or name != "attention")
+    """How the step runs. A step without attention has no kernel for it; nor has one whose model multiplies Q Kᵀ itself a fused one."""
+    operators = [row.operator for row in derivation.ledger.rows]
+    kernel = any("attention" in name for name in operators)
+    applies = {"fused": kernel, "math": has_attention(operators)}
+    return ", ".join(f"{name} {value}" for name, value in derivation.options.items() if name != "attention" or applies[value])
 
 
 NOT_COVERED: tuple[str, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, peak_levers, zero_stages
 from calc.options import Options
 from calc.pipeline import pipeline
+from reports.page.conventions import options_in_words
 from reports.page.operator_words import in_words, place_in_words
 from reports.page.peak import PeakStory, caution, peak_story
 from reports.writers import html
@@ -132,6 +134,9 @@ def test_outputs_of_one_operator_are_told_apart_by_their_roles() -> None:
         ("threshold_backward", "0.act", "the backward of the ReLU (`threshold_backward`) at `0.act`"),
         ("lerp_", "(optimizer)", "the optimizer's update of a moment (`lerp_`)"),
         ("embedding_dense_backward", "wte", "the backward of the embedding lookup (`embedding_dense_backward`) at `wte`"),
+        ("empty_like", "wte", "the allocation of a tensor (`empty_like`) at `wte`"),
+        ("bernoulli_", "drop", "the draw of random numbers (`bernoulli_`) at `drop`"),
+        ("arange", "wpe", "the list of positions (`arange`) at `wpe`"),
         ("my_kernel", "a`b", "the operator `my_kernel` at `a'b`"),
         ("my_kernel_backward", "(model)", "the model's backward of `my_kernel` (`my_kernel_backward`)"),
     ],
@@ -314,3 +319,23 @@ def test_the_bound_is_the_highest_instant_without_the_largest_tensors() -> None:
     held = sum(a.total for a in live.alive if a.each == bound.each and a.role in ("activation", "temporary"))
     assert live.peak.total - held <= bound.highest.total < live.peak.total
     assert live.peak.live["parameter"] == bound.highest.live["parameter"]
+
+
+@pytest.mark.parametrize(
+    ("attend", "kernel"),
+    [
+        (lambda x: torch.nn.functional.scaled_dot_product_attention(*[x.unsqueeze(1)] * 3), True),
+        (lambda x: (x @ x.transpose(1, 2)).softmax(-1) @ x, False),
+    ],
+)
+def test_attention_without_a_kernel_is_not_called_fused(attend: Callable[[torch.Tensor], torch.Tensor], kernel: bool) -> None:
+    """T5 multiplies Q Kᵀ itself: the kernel that an option chooses runs nowhere in it."""
+    spec = calc.Spec(
+        name="attention",
+        dims={"B": 2, "T": 4, "d": 8},
+        build=lambda n: torch.nn.ModuleList([torch.nn.Linear(n.d, n.d)]),
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+        loss=lambda model, x: attend(model[0](x)).square().mean(),
+    )
+
+    assert kernel == ("attention fused" in options_in_words(calc.derive(spec)))
