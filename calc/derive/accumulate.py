@@ -12,7 +12,7 @@ from typing import Any
 from calc.derive.active import ParameterUse, parameter_use
 from calc.derive.backward_matmuls import ForwardMatmuls, forward_matmuls, gradient_of, product_of
 from calc.derive.model_parts import ModelParts, model_parts
-from calc.graph.step import RECOMPUTED, Op, Size, StepTrace, Tensor
+from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
 
@@ -134,7 +134,7 @@ class Accumulator:
                 "checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE)
             )
         if any(op.phase == "backward" for op in trace.ops):  # a forward-only step has no iteration counter
-            yield CountedAddend("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
+            yield CountedAddend("checkpoint.bytes", ITERATION, "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
     def _bytes(
         self,

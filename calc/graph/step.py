@@ -23,7 +23,7 @@ PHASES = ("forward", "backward", "optimizer", "zero_grad")
 # The ``node`` of an operator that the backward recomputes (activation checkpointing).
 RECOMPUTED = "(recomputed forward)"
 # Module paths of what runs in no submodule.
-TOP, LOSS, OPTIMIZER = "(model)", "(loss)", "(optimizer)"
+TOP, LOSS, OPTIMIZER, ITERATION = "(model)", "(loss)", "(optimizer)", "(iteration)"
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 
