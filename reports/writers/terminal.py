@@ -72,10 +72,12 @@ class Terminal:
 
     def line(self, *parts: Part, style: str = "", hang: int | None = None, fold: bool = True) -> None:
         """One line of text, a blank one without ``parts``. Where it is folded, further lines are indented by ``hang`` columns, by default
-        as far as the first."""
+        as far as the first, and less where a name would be split."""
         spans = _spans(parts, style)
         text = _text(spans)
         indent = min(len(text) - len(text.lstrip(" ")) if hang is None else hang, self.width // 2)
+        if fold and _columns(text) > self.width and (longest := _longest_word(text, 0)) <= self.width:
+            indent = min(indent, self.width - longest)  # a name is not split to be indented
         first, *further = _folded(spans, self.width, indent) if fold else [spans]
         self._write(first)
         for spans in further:

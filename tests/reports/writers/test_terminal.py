@@ -46,6 +46,17 @@ def test_names_and_numbers_are_never_split(width: int) -> None:
     assert [word for word in (*QUANTITIES, *NUMBERS) if not any(word in text for text in shown)] == []
 
 
+@pytest.mark.parametrize("width", [90, 60, 55])
+def test_a_name_is_not_split_to_be_indented(width: int) -> None:
+    """A line goes on further left where a name needs it."""
+    name, out = "torch._decomp.decompositions._log_softmax_backward_data", io.StringIO()
+    Terminal(width, out).line("  source       ", name, hang=15)
+    shown = out.getvalue().splitlines()
+
+    assert max(map(len, shown)) <= width
+    assert [text.strip() for text in shown] == ([f"source       {name}"] if width == 90 else ["source", name])
+
+
 def test_a_table_that_fits_is_aligned_under_its_heads() -> None:
     """Numbers end in one column, texts begin in one."""
     assert [
