@@ -21,6 +21,7 @@ from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, Shallow, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
+from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier, analysed
 from calc.spec import Spec
 
@@ -109,7 +110,7 @@ class Attempts:
         error, spec = raised.without_values() if graph.reads_tensor_values else raised, plan.spec
         other_path = _other_path(spec, graph, error.sizes) if error.sizes and not graph.loops else None
         if other_path is not None:
-            return Refusal(other_path)
+            return Refusal(other_path, divisibility.unrounded(spec, graph, graph.failed_guards(plan.sizes), plan.sizes))
         divided, last_of_unrolled = rounded_share_error(spec, graph, self._traces), len(plan.failed) + 1 == _TRIES_OF_UNROLLED
         if divided is not None and last_of_unrolled:
             return Refusal(divided)

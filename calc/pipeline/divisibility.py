@@ -21,7 +21,7 @@ from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, 
 from calc.graph.step import Graph, Guard
 from calc.spec import Spec
 from calc.symbolic.exact import Exact
-from calc.symbolic.expression import Expression, FunctionCall, Remainder, walk
+from calc.symbolic.expression import Expression, FunctionCall, Quotient, Remainder, walk
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
 
@@ -137,12 +137,17 @@ def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[s
     return Inferred(replace(spec, key=f"{spec.key}, {reason}" if spec.key else ""), reason)
 
 
+def unrounded(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[str, int]) -> Inferred | None:
+    """As ``required``, for those ``guards`` that compare rounded quotients: what was halved and doubled is padded where it is odd."""
+    return required(spec, graph, [guard for guard in guards if "floor(" in guard.expr and not guard.divides], sizes)
+
+
 def _exact_divisions(graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> str:
-    """The divisions in ``guard`` that leave no remainder at ``sizes``, as ``(h*k)//2``."""
+    """The divisions in ``guard`` that leave no remainder at ``sizes``, as ``(h*k)//2``: of remainders and of rounded quotients."""
     divisions: list[tuple[Expression, Expression]] = []
     for node in walk(parse(guard.expr)):
         match node:
-            case FunctionCall("Mod", (top, bottom)) | Remainder(top, bottom):
+            case FunctionCall("Mod", (top, bottom)) | Remainder(top, bottom) | FunctionCall("floor", (Quotient(top, bottom),)):
                 divisions.append((top, bottom))
     at = Exact(graph.as_basis().values(sizes))
     exact = [(top, by) for top, by in divisions if by.value_in(at) and Remainder(top, by).value_in(at) == 0]

@@ -86,8 +86,9 @@ class _Completion:
         attempts = special_case_candidates(self.graph, self.sizes, changed)
         divisible = [c for c in repeated if c.divides]
         multiples = divisibility.required(self.spec, self.graph, divisible, self.sizes)
+        multiples = multiples or divisibility.unrounded(self.spec, self.graph, changed, self.sizes)
         if multiples is not None:
-            return Refusal(_another_path(self.spec, self.graph, divisible), multiples)
+            return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples)
         specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
         if not specialized:
             near = self._near_foreseen(repeated, attempts[-1])
