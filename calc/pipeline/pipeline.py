@@ -19,7 +19,7 @@ from calc.pipeline import divisibility
 from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
 from calc.pipeline.depth import Attempts, in_patterns
-from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, specialized_too_soon
+from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
@@ -376,10 +376,13 @@ def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed
 
 
 def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
-    """The plan with ``names`` as symbols, unless it is one that was refused."""
+    """The plan with ``names`` as symbols, unless it is one that was refused, or one of them divides or bounds what remains a number."""
     specialized = {name: why for name, why in plan.specialized.items() if name not in names}
     refused = any(earlier.spec == plan.spec and earlier.specialized.keys() == specialized.keys() for earlier in plan.history)
-    return [] if refused else [plan.specializing(specialized, f"trying {', '.join(names)} as a symbol again")]
+    parts = {part for name in specialized for part in parts_of(plan.spec, name)}
+    if refused or not parts.isdisjoint(names):
+        return []
+    return [plan.specializing(specialized, f"trying {', '.join(names)} as a symbol again")]
 
 
 def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Analysed | Refusal:

@@ -236,7 +236,7 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
     lines = [line_in(str(error)) for _, error in taken]
     ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
     counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
-    beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _independent(plan.spec, names)]
+    beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _one_by_one(plan.spec, names)]
     return [*ineffective, *counts[:-1], *beside]
 
 
@@ -245,11 +245,24 @@ def _names_its_cause(error: NapkinError) -> bool:
     return isinstance(error, SpecializationError | NoPeakError | CertificateError)
 
 
-def _independent(spec: Spec, names: Sequence[str]) -> list[str]:
-    """Of several dimensions those that follow from no other, divide none and bound none of them."""
+def _one_by_one(spec: Spec, names: Sequence[str]) -> list[str]:
+    """Of several dimensions those that nothing follows from: a dimension before those that divide or bound it, which may be symbols only
+    where it is one."""
     if len(names) == 1:
         return []
     dims = {name: spec.dimensions[name] for name in names}
-    parts = {part for dim in dims.values() for part in (dim.multiple_of, dim.at_most) if isinstance(part, str)}
     followed = {name for dim in dims.values() if isinstance(dim.default, str) for name in ordered_names(dim.default)}
-    return [name for name, dim in dims.items() if not dim.tied and name not in parts | followed]
+    left = [name for name, dim in dims.items() if not dim.tied and name not in followed]
+    ordered: list[str] = []
+    while left:
+        parts = {part for name in left for part in parts_of(spec, name)}
+        free = [name for name in left if name not in parts] or left  # two that bound each other
+        ordered += free
+        left = [name for name in left if name not in free]
+    return ordered
+
+
+def parts_of(spec: Spec, name: str) -> list[str]:
+    """The dimensions that divide or bound a dimension."""
+    dim = spec.dimensions[name]
+    return [part for part in (dim.multiple_of, dim.at_most) if isinstance(part, str)]

@@ -335,6 +335,18 @@ def test_of_two_sizes_in_one_comparison_the_one_that_is_not_at_fault_is_a_symbol
     assert ["trying f as a symbol again"] == [step for step in steps if step.startswith("trying")]
 
 
+def test_what_divides_a_size_is_a_symbol_again_after_it() -> None:
+    """g divides f, and both cancel: f comes first, then h in vain, then g."""
+    steps: list[str] = []
+    run = pipeline.Run(Options(optimizer="sgd"), cache=False, progress=steps.append)
+    sizes = {"B": 2, "d": 12, "g": 5, "f": Dim(10, multiple_of="g"), "h": 6}
+    model = replace(spec(as_long_as_six_f), dims=sizes, may_specialize=(("d",), ("g", "f", "h")))
+    traced = pipeline.traced(model, {}, run)
+
+    assert ["h"] == [*traced.graph.specialized]
+    assert ["f", "h", "g"] == [step.split()[1] for step in steps if step.startswith("trying")]
+
+
 def test_only_the_graph_that_is_kept_is_certified() -> None:
     """Which of d and f may be symbols is tried on traces alone; the two certificates, one of them at the sizes, follow the last trial."""
     sizes = {"B": 2, "h": 3, "d": Dim(12, multiple_of="h"), "f": 5}
