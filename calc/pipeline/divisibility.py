@@ -21,7 +21,8 @@ from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, 
 from calc.graph.step import Graph, Guard
 from calc.spec import Spec
 from calc.symbolic.exact import Exact
-from calc.symbolic.expression import Expression, FunctionCall, Quotient, Remainder, walk
+from calc.symbolic.expression import Expression, FunctionCall, Name, Number, Product, Quotient, Remainder, rewritten, walk
+from calc.symbolic.expression import names as names_in
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
 
@@ -125,7 +126,7 @@ def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[s
         if _is_decided(spec, graph, guard):
             continue
         reason = f"{guard.expr} is {guard.outcome} at {guard.where}, and the step runs other operators"
-        more = next(_multiples(spec, sizes, reason, _divided(spec, _exact_divisions(graph, guard, sizes))), None)
+        more = next(_multiples(spec, sizes, reason, _exact_divisions(spec, graph, guard, sizes)), None)
         if more is None or not _has_own_sizes(more.spec) or not _is_decided(more.spec, graph, guard):
             continue  # an equality that also depends on how many chunks there are, for example
         spec = more.spec
@@ -142,8 +143,9 @@ def unrounded(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[
     return required(spec, graph, [guard for guard in guards if "floor(" in guard.expr and not guard.divides], sizes)
 
 
-def _exact_divisions(graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> str:
-    """The divisions in ``guard`` that leave no remainder at ``sizes``, as ``(h*k)//2``: of remainders and of rounded quotients."""
+def _exact_divisions(spec: Spec, graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> list[tuple[str, int | str]]:
+    """The dimensions that ``guard`` divides without a remainder at ``sizes``, with their divisors, of remainders and of rounded quotients.
+    Of ``(h*k)//2``, where the product is no dimension, the last factor is divided."""
     divisions: list[tuple[Expression, Expression]] = []
     for node in walk(parse(guard.expr)):
         match node:
@@ -151,7 +153,22 @@ def _exact_divisions(graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> st
                 divisions.append((top, bottom))
     at = Exact(graph.as_basis().values(sizes))
     exact = [(top, by) for top, by in divisions if by.value_in(at) and Remainder(top, by).value_in(at) == 0]
-    return ", ".join(f"({as_text(top)})//{as_text(by)}" for top, by in exact)
+    by_factors = {_factors(parse(product)): Name(name) for name, product in basis_of(spec.dimensions).define.items()}
+    by_factors.pop((), None)
+    quotients: list[tuple[str, str]] = []
+    for top, by in exact:
+        *_, last = (node for node in walk(rewritten(top, lambda node: by_factors.get(_factors(node)))) if isinstance(node, Name | Number))
+        if not isinstance(last, Name) or not isinstance(by, Name | Number):
+            continue
+        mentioned = {_dimension(spec, name) for name in names_in(top)}
+        quotients += [(n, as_text(by)) for n in spec.dims if n in mentioned] if last == by else [_whole(spec, last.name, as_text(by))]
+    return _of_dimensions(spec, quotients)
+
+
+def _factors(product: Expression) -> tuple[str, ...]:
+    """The names and numbers of a product, in one order; empty for anything else."""
+    nodes = [node for node in walk(product) if not isinstance(node, Product)]
+    return tuple(sorted(map(as_text, nodes))) if len(nodes) > 1 and all(isinstance(node, Name | Number) for node in nodes) else ()
 
 
 def _has_own_sizes(spec: Spec) -> bool:
@@ -218,8 +235,13 @@ def _divided(spec: Spec, text: str) -> list[tuple[str, int | str]]:
     quotients: list[tuple[str, str]] = []
     for whole, part in _DIVISION.findall(text):
         quotients += [(name, part) for name in named] if whole == part else [_whole(spec, whole, part)]
-    pairs = [(name, part) for name, part in (*quotients, *rounded_up) if name and (part.isdigit() or part in spec.dims)]
-    return [(name, int(part) if part.isdigit() else part) for name, part in pairs]
+    return _of_dimensions(spec, (*quotients, *rounded_up))
+
+
+def _of_dimensions(spec: Spec, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, int | str]]:
+    """Those of ``pairs`` that are a dimension and a number or another dimension."""
+    dims = [(name, part) for name, part in pairs if name and (part.isdigit() or part in spec.dims)]
+    return [(name, int(part) if part.isdigit() else part) for name, part in dims]
 
 
 def _whole(spec: Spec, symbol: str, part: str) -> tuple[str, str]:

@@ -346,7 +346,7 @@ def test_other_sizes_than_those_of_an_inferred_branch_are_traced_for_themselves(
 
 def test_a_divisor_that_does_not_decide_the_branch_is_not_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """A multiple of 5 may be odd. Without a divisor, the width is a number."""
-    monkeypatch.setattr(divisibility, "_divided", lambda *_: [("d", 5)])
+    monkeypatch.setattr(divisibility, "_exact_divisions", lambda *_: [("d", 5)])
     s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
