@@ -37,7 +37,7 @@ def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int, left: 
         f"Made by `make sweep` with seed {seed}, {', '.join(f'{name} {version}' for name, version in versions.items())}."
         " Sizes are the default configuration's, cut down by one rule; *numbers* are sizes without a symbol in the closed forms.",
         "",
-        "| model type | class | verdict | symbols | numbers | parameters | seconds | why |",
+        "| model type | class | verdict | symbols | numbers | parameters | CPU seconds | why |",
         "|---|---|---|---|---|---:|---:|---|",
     ]
     for row in sorted(rows, key=lambda r: (r.verdict != WRONG, r.verdict, r.model_type)):
