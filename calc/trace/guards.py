@@ -233,10 +233,22 @@ def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim])
 
 
 def _in_dimensions(guard: Guard, basis: Basis) -> str:
-    """The guard as a true statement, with quotients that are no dimension written as expressions: ``2*(k/2) <= 256``."""
+    """The guard as a true statement, with quotients that are no dimension written as expressions: ``k/2 <= 256``. ``2*(k/2)``, a size that
+    the trace split, is ``k``: the trace lists that 2 divides it."""
     expr, hidden = parse(guard.expr), {name: parse(quotient) for name, quotient in basis.hidden.items()}
-    text = as_text(substitute(expr, hidden)) if hidden.keys() & {*ordered_names(guard.expr)} else guard.expr
+    text = as_text(rewritten(substitute(expr, hidden), _joined)) if hidden.keys() & {*ordered_names(guard.expr)} else guard.expr
     return text if guard.outcome else f"not ({text})"
+
+
+def _joined(node: Expression) -> Expression | None:
+    if not isinstance(node, Product):
+        return None
+    for place, pair in enumerate(itertools.pairwise(node.factors)):
+        match pair:
+            case part, Quotient(Name() as whole, bottom) if part == bottom:
+                factors = (*node.factors[:place], whole, *node.factors[place + 2 :])
+                return Product(factors) if len(factors) > 1 else whole
+    return None
 
 
 # -- sizes that may be 0 -------------------------------------------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from calc.derive.part_names import ATTENTION
 from calc.graph.guards import Assumption, TracedDim, divides
-from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Not, Number, Product, Quotient, Sum, rewritten
+from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Not, Number, Sum
 from calc.symbolic.parser import ExpressionError, parse
 from calc.symbolic.writer import as_text
 from reports.typeset import numbers
@@ -131,23 +130,11 @@ _OPPOSITES = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "
 
 
 def as_condition(text: str) -> Expression | None:
-    """The formula that an assumption is; None for a sentence. ``2*(k/2)``, a size that the trace split, is ``k``: the trace lists that 2
-    divides it."""
+    """The formula that an assumption is; None for a sentence."""
     try:
-        return rewritten(parse(text), _joined)
+        return parse(text)
     except ExpressionError:
         return None
-
-
-def _joined(node: Expression) -> Expression | None:
-    if not isinstance(node, Product):
-        return None
-    for place, pair in enumerate(itertools.pairwise(node.factors)):
-        match pair:
-            case part, Quotient(Name() as whole, bottom) if part == bottom:
-                factors = (*node.factors[:place], whole, *node.factors[place + 2 :])
-                return Product(factors) if len(factors) > 1 else whole
-    return None
 
 
 def in_words(condition: str) -> str:

@@ -84,3 +84,23 @@ def test_no_derivation_states_an_assumption_that_is_false_at_its_sizes() -> None
     for width in (11, 101):
         statements = [in_words(a.expr) for a in calc.derive(spec, {"d": width}).assumptions]
         assert [("d > 90" if width > 90 else "d ≤ 90")] == [text for text in statements if "90" in text]
+
+
+class Halved(nn.Module):
+    """Splits its width in two, and branches on the whole."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self.linear(x).chunk(2, -1)
+        return first * second if x.shape[-1] <= 256 else first + second
+
+
+def test_a_size_that_the_trace_splits_is_stated_whole() -> None:
+    """d <= 256, also in JSON: the trace knows d as twice a half."""
+    dims = {"B": 5, "d": Dim(14, multiple_of=2)}
+    spec = Spec("halved", dims, Halved, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+
+    assert ["d <= 256"] == [a.expr for a in calc.derive(spec).assumptions if "256" in a.expr]
