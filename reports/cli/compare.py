@@ -71,7 +71,7 @@ def _difference(
     from reports.views import compare as page
 
     if explain is not None and explain not in QUANTITIES:
-        raise BadInputError(f"no quantity {explain[:60]!r}: {suggestion(explain, QUANTITIES)} (napkin list quantities)")
+        raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities")
     sides = compared.sides(models[0], models[1], given, not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     folder = None if output is None else output_folder(output)

@@ -78,8 +78,8 @@ def test_without_the_plain_step_there_is_nothing_to_compare() -> None:
 def test_the_command_prints_one_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a table and as JSON, from the same object."""
     monkeypatch.setattr(job, "derive", lambda request, _: _derived("none" if request.options.checkpointing == "none" else "block"))
-    shown = CliRunner().invoke(cli.napkin, ["checkpointing", "mine", "--memory", "1GB"])
-    written = CliRunner().invoke(cli.napkin, ["checkpointing", "mine", "--memory", "1GB", "--json"])
+    shown = CliRunner().invoke(cli.napkin, ["checkpointing", "mlp", "--memory", "1GB"])
+    written = CliRunner().invoke(cli.napkin, ["checkpointing", "mlp", "--memory", "1GB", "--json"])
 
     assert (0, 0) == (shown.exit_code, written.exit_code)
     assert "none fits and recomputes the least under 1.00\u00a0GB" in shown.stdout
