@@ -44,7 +44,7 @@ def run(*words: str) -> Result:
         ("transfers -o .", "cannot write a report to .: it is a folder"),
         ("roofline mlp --gpu h100-sxm -o .", "cannot write a report to .: it is a folder"),
         ("compare gpt2 T=512 -o FILE", "cannot write a report to FILE: FILE is a file; -o names a folder"),
-        ("compare gpt2 T=512 --explain memory.peek", "no quantity 'memory.peek': did you mean memory.peak? (napkin list quantities)"),
+        ("compare gpt2 T=512 --explain memory.peek", "no quantity 'memory.peek': see napkin list quantities; did you mean memory.peak?"),
         ("train-demo -o FILE", "cannot write a report to FILE: FILE is a file; -o names a folder"),
         ("checkpointing gpt2.py:spec", "no file gpt2.py: give the path of the Python file that holds the spec"),
         ("storage mlp B=0", "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
