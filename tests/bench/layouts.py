@@ -14,7 +14,7 @@ from typing import Any
 
 from calc.capacity.sharding import decoder, machine_of, state_of
 from calc.capacity.sharding.search import search
-from calc.capacity.sharding.table import Limits, table
+from calc.capacity.sharding.table import Limits, SearchProblem, table
 from calc.hardware.accelerators import accelerator
 
 LLAMA_3_405B = {"L": 126, "d": 16384, "h": 128, "g": 8, "f": 53248, "V": 128256, "T": 8192}
@@ -24,12 +24,12 @@ TOY = 1024, 512
 
 def seconds(devices: int, sequences: int) -> dict[str, Any]:
     """How many layouts there are; seconds of the table and of the search, each on the wall and of the processor."""
-    model, state, machine = decoder(LLAMA_3_405B), state_of(), machine_of(accelerator("h100-sxm"))
     limits = Limits(devices, sequences)
+    problem = SearchProblem(decoder(LLAMA_3_405B), limits, state_of(), machine_of(accelerator("h100-sxm")))
     marks = [_now()]
-    layouts = len(table(model, limits, state, machine))
+    layouts = len(table(problem))
     marks.append(_now())
-    search(model, limits, state, machine)
+    search(problem)
     marks.append(_now())
     tabled, searched = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks))
     return {"layouts": layouts, "devices": devices, "table": tabled, "search": searched}
