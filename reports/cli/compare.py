@@ -65,17 +65,13 @@ def _difference(
 ) -> None:
     if as_json:
         refuse_idle("beside --json, which has every quantity", "explain")
-    import difflib
-
     from calc.derive.compare import document
     from calc.derive.quantities import QUANTITIES
     from reports.jobs import compared, job
     from reports.views import compare as page
 
     if explain is not None and explain not in QUANTITIES:
-        near = difflib.get_close_matches(explain, QUANTITIES, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities{hint}")
+        raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities{job.nearest(explain, QUANTITIES)}")
     sides = compared.sides(models[0], models[1], given, not no_cache)
     sides.requests()  # what cannot be asked for is refused before any work
     folder = None if output is None else output_folder(output)

@@ -6,7 +6,7 @@ What only some commands need is imported inside functions, so that the others st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,15 +99,21 @@ def require_explained(name: str, options: Mapping[str, str]) -> None:
         raise BadInputError(f"{name} has no steps to show: {absent(name, options)}; choose another quantity, or --mode train")
     if name in QUANTITIES:
         return
-    import difflib
-
     from calc.derive.rules_of_thumb import RULES
 
     names = (*QUANTITIES, *(rule.name for rule in RULES))
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadInputError(f"no quantity or rule of thumb {name[:60]!r}: see napkin list quantities and napkin list rules-of-thumb{hint}")
+        raise BadInputError(
+            f"no quantity or rule of thumb {name[:60]!r}: see napkin list quantities and napkin list rules-of-thumb{nearest(name, names)}"
+        )
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """``; did you mean memory.peak?``, or nothing where none of ``names`` is close."""
+    import difflib  # only where something is refused
+
+    near = difflib.get_close_matches(name, [*names], n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[RuleComparison, ...]:

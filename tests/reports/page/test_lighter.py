@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from tests.reports.pages import page
 from tests.reports.writers.test_html import Reader
 
 
+@functools.cache  # one page, so that all versions have one date
 def _long() -> Page:
     """The sample's page, with ten peak candidates for each of its own, and with steps wherever it has none."""
     shown = replace(page(), equations=_equations())
