@@ -102,9 +102,9 @@ def show_checked(checked: Checked, out: Terminal) -> None:
 
 
 def _say(out: Terminal, text: str, style: str = "") -> None:
-    """Equations are not folded: what is copied from the terminal stays one line."""
+    """Lines that are folded between words in a terminal, where names would be split otherwise. In a file an equation stays one line."""
     for line in text.split("\n"):
-        out.line(line, style=style, fold=False)
+        out.line(line, style=style, hang=8, fold=out.is_terminal)
 
 
 # -- as data ---------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ import click
 from reports.typeset.escape import visible
 
 PIPE_WIDTH = 140  # columns of a file or a pipe, which have no width: wide enough to read
+_UNKNOWN_WIDTH = 80  # columns of a terminal that does not tell its width
 _WORD = re.compile(" *([^ ]+)")
 _NARROWEST = 20  # columns that folded text has at least
 _LONG = 24  # columns of a word beyond which it may break behind a multiplication dot
@@ -61,14 +61,26 @@ def right(*titles: str) -> tuple[Head, ...]:
     return tuple((title, "right") for title in titles)
 
 
+def _terminal_width(terminal: TextIO) -> int:
+    """The width of this terminal. ``shutil.get_terminal_size`` asks descriptor 1, which is standard error while a command runs: in
+    ``napkin derive gpt2 2>errors.txt`` that is a file."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or _UNKNOWN_WIDTH
+    except OSError:
+        return _UNKNOWN_WIDTH
+
+
 class Terminal:
     """Writes to ``file``, by default standard output, in lines of at most ``width`` columns, by default those of the terminal."""
 
     def __init__(self, width: int | None = None, file: TextIO | None = None) -> None:
         self._file = sys.stdout if file is None else file
-        is_terminal = self._file.isatty()
-        self._colored = is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.width = width or (max(shutil.get_terminal_size().columns, 1) if is_terminal else PIPE_WIDTH)
+        self.is_terminal = self._file.isatty()
+        self._colored = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self.width = width or (_terminal_width(self._file) if self.is_terminal else PIPE_WIDTH)
 
     def line(self, *parts: Part, style: str = "", hang: int | None = None, fold: bool = True) -> None:
         """One line of text, a blank one without ``parts``. Where it is folded, further lines are indented by ``hang`` columns, by default

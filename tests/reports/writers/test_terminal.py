@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import pty
 import re
+import struct
+import termios
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.writers.terminal import Head, Styled, Terminal, bold, right
+from reports.writers.terminal import PIPE_WIDTH, Head, Styled, Terminal, bold, right
 from tests.reports import hostile
 from tests.reports.inert import controls
 
@@ -148,3 +153,18 @@ def test_no_text_acts_on_a_terminal() -> None:
 
     assert len(out.getvalue()) > 10_000
     assert controls(out.getvalue()) == []
+
+
+def test_the_width_is_that_of_the_terminal_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while standard error goes to a file; COLUMNS overrides it."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    controlling, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 61, 0, 0))
+    with open(terminal, "w") as file:
+        own = Terminal(file=file)
+        monkeypatch.setenv("COLUMNS", "53")
+        overridden = Terminal(file=file)
+    os.close(controlling)
+
+    assert (own.is_terminal, own.width, overridden.width) == (True, 61, 53)
+    assert Terminal(file=io.StringIO()).width == PIPE_WIDTH
