@@ -36,12 +36,16 @@ def analysed(graph: Graph) -> Analysis:
 
 class Certifier:
     """Adds certificates to graphs of one model. Each concrete trace is made once, so that one at which the general closed forms fail
-    certifies those of the special case."""
+    certifies those of the special case. ``traces`` are those of another certifier of the same model and options."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, traces: dict[_At, StepTrace] | None = None) -> None:
         self.progress = progress
-        self._traces: dict[_At, StepTrace] = {}
+        self._traces = {} if traces is None else traces
         self._probes: list[Mapping[str, int]] = []
+
+    def beside(self) -> Certifier:
+        """A certifier that has tried no sizes yet and shares the traces with this one."""
+        return Certifier(self.progress, self._traces)
 
     def with_certificate(self, spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph | Refusal:
         """The graph with one more concrete trace, if its closed forms agree with that trace; else the refusal."""

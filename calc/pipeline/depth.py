@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,11 +37,15 @@ from calc.errors import SpecError
 _TRIES_OF_UNROLLED = 2
 
 
+Refuses = Callable[[TracePlan, Graph, "Analysis"], Refusal | None]
+"""Why a graph with its first certificate is not to be certified further, if it is not."""
+
+
 class Attempts:
     """Attempts at closed forms, one plan after another. Plans that differ only in trip counts share traces."""
 
-    def __init__(self, certifier: Certifier) -> None:
-        self._certifier = certifier
+    def __init__(self, certifier: Certifier, refuses: Refuses = lambda *_: None) -> None:
+        self.certifier, self._refuses = certifier, refuses
         self._first: TracePlan | None = None
         self._traces: TracedRuns = {}
         self._unrolls = True
@@ -54,8 +58,8 @@ class Attempts:
         if isinstance(graph, Refusal):
             return graph
         outcome = self._certified(plan, graph)
-        if isinstance(outcome, Refusal) and any(run.unrolled for run in self._traces.values()):
-            traced = attempt(plan, self._without_unrolled(), self._certifier.progress)
+        if isinstance(outcome, Refusal) and outcome.of_certificate and any(run.unrolled for run in self._traces.values()):
+            traced = attempt(plan, self._without_unrolled(), self.certifier.progress)
             if isinstance(traced, Refusal) or not _alike(traced, graph):  # the iterations differ, as a certificate has shown
                 self._unrolls = False
                 return traced if isinstance(traced, Refusal) else self._certified(plan, traced)
@@ -75,7 +79,7 @@ class Attempts:
         first = replace(plan, attempt=0, trip_counts={}, failed=())
         if first != self._first:
             self._first, self._traces, self._unrolls = first, {}, True
-        return attempt(plan, self._traces, self._certifier.progress, self._unrolls)
+        return attempt(plan, self._traces, self.certifier.progress, self._unrolls)
 
     def _without_unrolled(self) -> TracedRuns:
         """The traces without those in which an iteration is repeated, which are dropped."""
@@ -91,12 +95,15 @@ class Attempts:
         if isinstance(analysis, Refusal):
             return replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
         certified = graph
-        for number, any_of in enumerate(certificate_sizes(graph, plan.sizes, plan.attempt)):
-            probed = [] if number else self._certifier.probed_like(plan.spec, graph, any_of[0])
-            outcome = self._certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
+        for number, any_of in enumerate(certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)):
+            probed = [] if number else self.certifier.probed_like(plan.spec, graph, any_of[0])
+            outcome = self.certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
             if isinstance(outcome, Refusal):
                 return replace(self._judged(plan, certified, analysis, outcome.error), of_certificate=True)
             certified = outcome
+            refusal = None if number else self._refuses(plan, certified, analysis)
+            if refusal is not None:
+                return refusal
         return certified, analysis
 
     def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:
@@ -116,7 +123,7 @@ class Attempts:
             return Refusal(divided)
         repeated = plan.failed[-1:] == (error.quantity,)
         hopeless = not graph.loops or (repeated and not graph.trip_count_reads)
-        if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self._certifier):
+        if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self.certifier):
             read = [c for c in graph.guards if " < " not in c.expr]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)

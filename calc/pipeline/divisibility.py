@@ -140,7 +140,12 @@ def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[s
 
 def unrounded(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[str, int]) -> Inferred | None:
     """As ``required``, for those ``guards`` that compare rounded quotients: what was halved and doubled is padded where it is odd."""
-    return required(spec, graph, [guard for guard in guards if "floor(" in guard.expr and not guard.divides], sizes)
+    return required(spec, graph, [guard for guard in guards if is_about(guard) and not guard.divides], sizes)
+
+
+def is_about(guard: Guard) -> bool:
+    """Whether a guard compares remainders or rounded quotients."""
+    return guard.divides or "floor(" in guard.expr
 
 
 def _exact_divisions(spec: Spec, graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> list[tuple[str, int | str]]:

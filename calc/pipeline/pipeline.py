@@ -20,7 +20,7 @@ from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
 from calc.pipeline.depth import Attempts, in_patterns
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
-from calc.pipeline.special_cases import at_sizes, completed
+from calc.pipeline.special_cases import at_sizes, completed, multiples_needed
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
 
@@ -278,7 +278,8 @@ class Planned:
 
 def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
     """The graph that holds at ``sizes``. Errors state whether the model raised them or tracing did."""
-    once = Attempts(Certifier(run.progress))
+    certifier = Certifier(run.progress)
+    once = Attempts(certifier, functools.partial(multiples_needed, sizes=sizes or {}, certifier=certifier))
 
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)
@@ -328,7 +329,7 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
         at_values = TracePlan(inferred, values, plan.options)
         analysis = functools.partial(run.analysed, spec, general, graph)
         case = outcome_of(
-            lambda: run.cached(inferred, f"{general}{values}", lambda: _special_case(graph, analysis, at_values, run.progress))
+            lambda: run.cached(inferred, f"{general}{values}", lambda: _special_case(graph, analysis, at_values, once.certifier))
         )
         if isinstance(case, Refusal):
             return replace(case, of_case=True)
@@ -385,14 +386,14 @@ def _as_symbols(plan: TracePlan, names: Sequence[str]) -> list[TracePlan]:
     return [plan.specializing(specialized, f"trying {', '.join(names)} as a symbol again")]
 
 
-def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, progress: Progress) -> _Analysed | Refusal:
+def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePlan, certifier: Certifier) -> _Analysed | Refusal:
     """The graph that also holds at the sizes of ``plan``, where the general one is not certified."""
     values = plan.sizes
     more = {name: (values[name], why) for name, why in trip_counts_to_specialize(plan.spec, graph, values).items()}
     specialized = {**graph.specialized, **more}
     if more or any(values[name] != value for name, (value, _) in specialized.items()):
-        return at_sizes(plan, replace(graph, specialized=specialized), progress)
-    return completed(plan, graph, analysis(), progress)
+        return at_sizes(plan, replace(graph, specialized=specialized), certifier)
+    return completed(plan, graph, analysis(), certifier.beside())
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

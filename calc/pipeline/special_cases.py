@@ -6,19 +6,21 @@ A step may run other operators if some sizes are 1 or equal, if a size is near a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.dimensions import ordered_names
-from calc.errors import OtherPathError, TraceError
+from calc.errors import CertificateError, OtherPathError, TraceError
+from calc.graph import unbacked_sizes
 from calc.graph.guards import SPECIAL_CASE, Assumption, Guard
-from calc.graph.plan import Near, Refusal, TracePlan, outcome_of, refined
+from calc.graph.plan import Inferred, Near, Refusal, TracePlan, outcome_of, refined
 from calc.graph.specialization import (
     dimensions_to_specialize,
     partly_answering,
     requested_values,
     special_case_candidates,
+    trip_counts_to_specialize,
     with_requested_comparisons,
     without_ones,
 )
@@ -33,23 +35,37 @@ from calc.symbolic.assignments import PLAIN, sizes_text
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
 
-Progress = Callable[[str], None]
 _Case = tuple[dict[str, str], Near | None]
 
 
-def completed(plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
+def completed(plan: TracePlan, graph: Graph, analysis: Analysis, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
     """A graph that also holds at the sizes of ``plan``, where ``graph`` is not known to: certified there, or with a separately traced
     special case. Uses only the spec, sizes and options of the plan."""
-    return _Completion(plan, graph, analysis, progress).completed()
+    return _Completion(plan, graph, analysis, certifier).completed()
 
 
-def at_sizes(plan: TracePlan, general: Graph, progress: Progress) -> tuple[Graph, Analysis] | Refusal:
+def at_sizes(plan: TracePlan, general: Graph, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
     """The graph traced once more, with other values of the specialized dimensions."""
     specialized = {name: why for name, (_, why) in general.specialized.items()}
-    outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), Certifier(progress))
+    outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), certifier.beside())
     if isinstance(outcome, Refusal) or not outcome[0].failed_guards(plan.sizes):
         return outcome
-    return completed(plan, *outcome, progress)
+    return completed(plan, *outcome, certifier.beside())
+
+
+def multiples_needed(
+    plan: TracePlan, graph: Graph, analysis: Analysis, *, sizes: Mapping[str, int], certifier: Certifier
+) -> Refusal | None:
+    """The refusal of a ``graph`` with its first certificate that does not hold at the requested ``sizes`` because these are multiples; it
+    names them. Only where one more trace decides that: one in which nothing but divisibility differs.
+
+    ``completed`` would come to the same, after all other certificates and one trace for each other guard that fails at ``sizes``.
+    """
+    spec = unbacked_sizes.with_traced_dimensions(plan.spec, graph)
+    values = outcome_of(lambda: spec.sizes(sizes))
+    if isinstance(values, Refusal) or trip_counts_to_specialize(spec, graph, values):
+        return None
+    return _Completion(replace(plan, spec=spec, sizes=values), graph, analysis, certifier).multiples_needed()
 
 
 def _traced(plan: TracePlan, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
@@ -60,23 +76,52 @@ def _traced(plan: TracePlan, certifier: Certifier) -> tuple[Graph, Analysis] | R
 class _Completion:
     """Completes one graph to one that holds at ``sizes``."""
 
-    def __init__(self, plan: TracePlan, graph: Graph, analysis: Analysis, progress: Progress) -> None:
-        self.plan, self.graph, self.analysis, self.progress = plan, graph, analysis, progress
-        self.certifier = Certifier(progress)
-        self.spec, self.sizes = plan.spec, plan.sizes
+    def __init__(self, plan: TracePlan, graph: Graph, analysis: Analysis, certifier: Certifier) -> None:
+        self.plan, self.graph, self.analysis, self.certifier = plan, graph, analysis, certifier
+        self.spec, self.sizes, self.progress = plan.spec, plan.sizes, certifier.progress
+
+    def multiples_needed(self) -> Refusal | None:
+        """The refusal that names multiples, if a trace at which nothing but divisibility differs disagrees with the closed forms."""
+        changed = self.graph.failed_guards(self.sizes)
+        repeated = self._repeated(changed) if any(divisibility.is_about(c) for c in changed) else []
+        refusal = self._divisible(changed, [c for c in repeated if c.divides])
+        if refusal is None or not isinstance(refusal.evidence, Inferred):
+            return None
+        more = refusal.evidence.spec.dims
+        symbols = {symbol for name, dim in self.spec.dims.items() if more[name] != dim for symbol in ordered_names(self.graph.basis[name])}
+        (at,) = with_requested_comparisons(self.graph, self.sizes, symbols)
+        if not all(c.holds_at(at) or divisibility.is_about(c) for c in self.graph.guards):
+            return None
+        outcome = self.certifier.with_certificate(self.spec, self.graph, self.analysis, at)
+        return refusal if isinstance(outcome, Refusal) and isinstance(outcome.error, CertificateError) else None
+
+    def _divisible(self, changed: Sequence[Guard], divisible: Sequence[Guard]) -> Refusal | None:
+        """The refusal that names the multiples at which guards have another outcome, if there are any."""
+        multiples = divisibility.required(self.spec, self.graph, divisible, self.sizes)
+        multiples = multiples or divisibility.unrounded(self.spec, self.graph, changed, self.sizes)
+        return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples) if multiples is not None else None
 
     def completed(self) -> tuple[Graph, Analysis] | Refusal:
-        for probes in (requested_values, without_ones, partly_answering):
-            self._probe(probes(self.graph, self.sizes))
+        self._probe(requested_values(self.graph, self.sizes))
+        changed, repeated = self._compared()
+        if not repeated:  # else the closed forms fail where comparisons alone differ: they would fail where other guards do, too
+            for probes in (without_ones, partly_answering):
+                self._probe(probes(self.graph, self.sizes))
+            changed, repeated = self._compared()
+        if not changed:
+            return self.graph, self.analysis
+        return self._special(changed, repeated)
+
+    def _compared(self) -> tuple[list[Guard], list[Guard]]:
+        """The guards that fail at the sizes, and those of them that no case of 1 or equal sizes would change, both without those that a
+        certificate answers at which only the latter fail."""
         changed = self.graph.failed_guards(self.sizes)
         repeated = self._repeated(changed) if changed else []
         if repeated:
             self._probe(with_requested_comparisons(self.graph, self.sizes, _symbols_of(repeated, self.graph)))
             changed = self.graph.failed_guards(self.sizes)
             repeated = self._repeated(changed) if changed else []
-        if not changed:
-            return self.graph, self.analysis
-        return self._special(changed, repeated)
+        return changed, repeated
 
     def _probe(self, probes: Sequence[Mapping[str, int]]) -> None:
         self.graph = self.certifier.probed(self.spec, self.graph, self.analysis, probes)
@@ -85,10 +130,9 @@ class _Completion:
         """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
         attempts = special_case_candidates(self.graph, self.sizes, changed)
         divisible = [c for c in repeated if c.divides]
-        multiples = divisibility.required(self.spec, self.graph, divisible, self.sizes)
-        multiples = multiples or divisibility.unrounded(self.spec, self.graph, changed, self.sizes)
-        if multiples is not None:
-            return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples)
+        refusal = self._divisible(changed, divisible)
+        if refusal is not None:
+            return refusal
         specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
         if not specialized:
             near = self._near_foreseen(repeated, attempts[-1])
@@ -106,7 +150,7 @@ class _Completion:
         specialized = {tied: why for name, why in specialized.items() for tied in with_quotients(self.spec, [name])} | specialized
         self.progress(f"the step runs other operators depending on {as_numbers(specialized)}")
         at_these = {name: (self.sizes[name], why) for name, why in specialized.items()}
-        return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.progress)
+        return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.certifier)
 
     def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first of ``cases`` that can be traced; if none can, why the last cannot."""

@@ -58,11 +58,13 @@ def rounded_share_error(spec: Spec, graph: Graph, runs: TracedRuns) -> RoundedSh
     return None if read is None else RoundedShareError(no_closed_form(spec, read, graph.as_basis()), read.divided or ())
 
 
-def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[list[dict[str, int]]]:
+def certificate_sizes(
+    graph: Graph, sizes: Mapping[str, int], attempt: int = 0, nearest_first: bool = False
+) -> list[list[dict[str, int]]]:
     """For each certificate of ``graph``, the values of the basis symbols at which to trace it, preferred values first.
 
     These are the ``sizes`` themselves, numbers with many divisors, or primes other than the hints, at larger trip counts. If guards fail at
-    all of these, values near ``sizes`` follow.
+    all of these, values near ``sizes`` follow, or come first for a graph that was traced near ``sizes`` because of such guards.
     """
     basis = graph.as_basis()
     dims = {d.name: d for d in graph.dims}
@@ -78,7 +80,8 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
         nearest = min(some, key=functools.partial(_count_flipped, graph))
-        certificates.append([nearest] if nearest in some[: len(sets)] else [some[0], nearest])
+        some = [nearest] if nearest in some[: len(sets)] else [some[0], nearest]
+        certificates.append(some[::-1] if nearest_first else some)
     return certificates
 
 

@@ -305,6 +305,18 @@ def test_a_length_that_is_cut_into_chunks_is_a_multiple_of_them_and_no_number(mo
     assert [] == failures(calc.check(calc.derive(s, {"T": 22}, cache=False, optimizer="sgd")))
 
 
+def test_no_certificate_is_traced_in_vain_before_a_multiple_is_assumed() -> None:
+    """One shows that the closed forms hold where the length is no multiple, a second that they do not where it is one."""
+    inputs = lambda n: (torch.randn(n.B, n.T, n.d),)  # noqa: E731  # of one line
+    s = Spec("chunks", {"B": 1, "T": 20, "d": 7}, PaddedToChunks, inputs, lambda m, x: m(x).sum(), may_specialize=(("d",), ("T",)))
+    lines: list[str] = []
+    calc.derive(s, cache=False, optimizer="sgd", progress=lines.append)
+    before = lines[: lines.index("assuming T to be a multiple of 4")]
+
+    assert [line.partition(" at ")[0] for line in before] == ["tracing the step with symbolic sizes", *["tracing a certificate"] * 2]
+    assert "T = 20" in before[-1] and "T = 20" not in before[-2]
+
+
 @pytest.mark.parametrize(("module", "multiple"), [(InPairs, 2), (Checked, 2), (RoutedRows, 4), (SinesOfHalves, 4), (PaddedWhereOdd, 2)])
 def test_a_width_that_the_code_needs_even_is_a_multiple_and_no_number(module: type[InPairs], multiple: int) -> None:
     s = replace(_spec(module, B=2, d=20), may_specialize=(("d",), ("B",)))
