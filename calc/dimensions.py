@@ -16,8 +16,9 @@ from fractions import Fraction
 from calc.errors import DimensionError, SpecError
 from calc.symbolic.assignments import PLAIN, assignment, sizes_text
 from calc.symbolic.evaluation import Arithmetic
-from calc.symbolic.expression import Expression, Number, Power, Product, Quotient, Sum, names
+from calc.symbolic.expression import Expression, FloorQuotient, Name, Number, Power, Product, Quotient, Sum, names
 from calc.symbolic.parser import ExpressionError, parse
+from calc.symbolic.writer import as_text
 
 LARGEST = 2**63 - 1
 
@@ -82,6 +83,14 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
 def ordered_names(text: str) -> tuple[str, ...]:
     """Names that an expression or a guard mentions, in order of appearance. Of any length: a guard on sizes may be long."""
     return names(parse(text))
+
+
+def quotient(default: int | str | None) -> tuple[str, str] | None:
+    """Dividend and divisor of a default that is a dimension over another, or over a number: of ``d/h`` and of ``d//h``. Else None."""
+    match parse(default) if isinstance(default, str) else None:
+        case Quotient(Name(top), Name() | Number() as bottom) | FloorQuotient(Name(top), Name() | Number() as bottom):
+            return top, as_text(bottom)
+    return None
 
 
 def _mentioned(text: str) -> tuple[str, ...]:

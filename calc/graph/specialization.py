@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from calc.dimensions import evaluate, ordered_names
+from calc.dimensions import evaluate, ordered_names, quotient
 from calc.graph.step import Graph, Guard
 from calc.graph.trip_counts import fewest
 from calc.spec import Spec
@@ -140,8 +140,8 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
     products: dict[str, str] = {}
     free = {dim.name for dim in graph.dims if not dim.tied} - fixed.keys()
     for dim in graph.dims:
-        dividend, sign, part = (dim.expr or "").replace(" ", "").partition("/")
-        if not sign or not {dim.name, dividend, part} <= free or values[dividend] != values[part] * values[dim.name]:
+        dividend, part = quotient(dim.expr) or ("", "")
+        if not {dim.name, dividend, part} <= free or values[dividend] != values[part] * values[dim.name]:
             continue
         sides = {name for side in (dim.name, dividend, part) for name in ordered_names(graph.basis[side])}
         if graph.basis[dividend] == dividend and any(sides <= set(ordered_names(c.expr)) for c in changed):
@@ -155,7 +155,7 @@ def _least_multiples(graph: Graph, values: Mapping[str, int], names: Collection[
     free = {dim.name for dim in graph.dims if not dim.tied}
     least: dict[str, str] = {}
     for dim in graph.dims:
-        dividend, _, part = (dim.expr or "").replace(" ", "").partition("/")
+        dividend, part = quotient(dim.expr) or ("", "")
         if dim.tied and dim.name in names and {dividend, part} <= free and values[dim.name] == dim.multiple_of != 1 and not dim.plus:
             least[dividend] = f"{dim.multiple_of}*{part}"
     return least

@@ -124,7 +124,7 @@ class Attempts:
         repeated = plan.failed[-1:] == (error.quantity,)
         hopeless = not graph.loops or (repeated and not graph.trip_count_reads)
         if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self.certifier):
-            read = [c for c in graph.guards if " < " not in c.expr]  # a closed form specialized to particular numbers may be wrong
+            read = [c for c in graph.guards if not c.compares]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or error)
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
         if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):

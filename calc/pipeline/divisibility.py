@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from calc.dimensions import Dim
+from calc.dimensions import Dim, quotient
 from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, line_in
 from calc.graph.basis import basis_of
 from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, outcome_of
@@ -100,7 +100,7 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
     """
     dim, before = spec.dimensions[name], given.dimensions.get(name)
     others = {n: d for n, d in _inferred(given, spec).items() if n != name}
-    if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
+    if others and not any((quotient(d.default) or ("", ""))[0] == name for d in others.values()):
         rest = {n: d for n, d in spec.dims.items() if n != name}
         yield replace(spec, dims=rest if before is None else {**spec.dims, name: before})
     if isinstance(dim.multiple_of, int):
@@ -145,7 +145,7 @@ def unrounded(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[
 
 def is_about(guard: Guard) -> bool:
     """Whether a guard compares remainders or rounded quotients."""
-    return guard.divides or "floor(" in guard.expr
+    return guard.divides or any(isinstance(node, FunctionCall) and node.function == "floor" for node in walk(parse(guard.expr)))
 
 
 def _exact_divisions(spec: Spec, graph: Graph, guard: Guard, sizes: Mapping[str, int]) -> list[tuple[str, int | str]]:
@@ -254,8 +254,9 @@ def _whole(spec: Spec, symbol: str, part: str) -> tuple[str, str]:
     where ``k = d/h``, it is ``d``, and each head's share of it a multiple of twice ``part``."""
     name = _dimension(spec, symbol)
     dim, by = spec.dimensions.get(name), symbol.rpartition("_per_")[2]
-    if dim is not None and dim.tied:
-        dividend, _, divisor = str(dim.default).replace(" ", "").partition("/")
+    divided = quotient(dim.default) if dim is not None and dim.tied else None
+    if divided is not None:
+        dividend, divisor = divided
         name = dividend if dividend in spec.dims and spec.dimensions[dividend].multiple_of == divisor else name
     return name, str(int(part) * int(by)) if part.isdigit() and by.isdigit() else part
 
@@ -304,7 +305,7 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
     """The dimension defined as ``whole/part``; a new one if the model has none."""
     dims = spec.dimensions
     of = f"{whole}/{part}"
-    name = next((n for n, d in dims.items() if d.tied and str(d.default).replace(" ", "") == of), f"{whole}_per_{part}")
+    name = next((n for n, d in dims.items() if d.tied and quotient(d.default) == (whole, part)), f"{whole}_per_{part}")
     return name, dims.get(name, Dim(of, of, tied=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from calc.dimensions import ordered_names
+from calc.dimensions import ordered_names, quotient
 from calc.errors import (
     CertificateError,
     DataDependentError,
@@ -194,8 +194,8 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
 def _dividend(spec: Spec, name: str) -> str:
     """The dimension that ``name`` is a quotient of by its default, or itself: where ``k``, which is ``d/h``, is a number, so is ``d``."""
     dim = spec.dimensions[name]
-    dividend, sign, _ = str(dim.default).replace(" ", "").partition("/")
-    return dividend if dim.tied and sign and dividend in spec.dimensions else name
+    divided = quotient(dim.default)
+    return divided[0] if dim.tied and divided and divided[0] in spec.dimensions else name
 
 
 def _is_of_peaks(error: CertificateError) -> bool:

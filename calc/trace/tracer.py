@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calc.dimensions import Dim, meaning_of, ordered_names
+from calc.dimensions import Dim, meaning_of, ordered_names, quotient
 from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError, line_in
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
@@ -282,9 +282,9 @@ def sides(dims: Mapping[str, Dim | TracedDim], optimizer: str) -> tuple[str, ...
         return None
     products = []
     for name, dim in dims.items():
-        text = dim.expr if isinstance(dim, TracedDim) else dim.default
-        _, sign, part = str(text or "").replace(" ", "").partition("/")
-        while sign and part in dims:
+        divided = quotient(dim.expr if isinstance(dim, TracedDim) else dim.default)
+        part = divided[1] if divided else ""
+        while part in dims:
             products.append(f"{part}*{name}")
             part = str(dims[part].multiple_of)
     return tuple(products)
