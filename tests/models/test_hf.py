@@ -91,6 +91,14 @@ def test_a_class_without_a_head_width_of_its_own_ties_it(tmp_path: Path) -> None
     assert spec_of(tmp_path, FAMILIES["qwen2"]).dimensions["k"] == Dim("d/h", tied=True, multiple_of=2, because=PAIRS)
 
 
+def test_a_head_width_that_the_class_computes_follows_from_the_others(tmp_path: Path) -> None:
+    """It sets ``head_dim`` to d/h, whatever the file says, and rotates pairs of it."""
+    dims = spec_of(tmp_path, LLAMA | {"model_type": "cohere2", "architectures": ["Cohere2ForCausalLM"]}).dimensions
+
+    assert (dims["d"].default, dims["d"].multiple_of) == (LLAMA["hidden_size"], "h")
+    assert dims["k"] == Dim("d/h", tied=True, multiple_of=2, because=PAIRS)
+
+
 def test_a_head_width_that_the_class_takes_and_does_not_run_with_follows_from_the_others(tmp_path: Path) -> None:
     """Its config has a ``head_dim``, and what projects the heads back is as wide as the model."""
     dims = spec_of(tmp_path, LLAMA | {"model_type": "helium", "architectures": ["HeliumForCausalLM"], "head_dim": 8}).dimensions

@@ -191,7 +191,7 @@ def _attention(source: Source, layout: ConfigLayout, config: Any, value: Mapping
     if "k" in value:
         free = "d" in value and "h" in value and value["k"] * value["h"] == value["d"]
         made["k"] = Dim("d/h" if free else value["k"], multiple_of=even, because=why)
-    elif made.get("d") is not None and made["d"].multiple_of == "h" and not _parts_of_heads(config):
+    elif made.get("d") is not None and made["d"].multiple_of == "h" and not _parts_of_heads(config, value):
         made["k"] = Dim("d/h", tied=True, multiple_of=even, because=why)
     return made
 
@@ -247,7 +247,7 @@ def _with_aligned_row(dim: Dim, now: int) -> Dim:
 
 def _heads_divide_width(source: Source, layout: ConfigLayout, config: Any, value: Mapping[str, Any]) -> bool:
     """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
-    if "k" not in value and not _parts_of_heads(config):
+    if "k" not in value and not _parts_of_heads(config, value):
         return True
     return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(source, layout, value))
 
@@ -289,9 +289,11 @@ def _follows_width(made: Mapping[str, Dim], name: str, share: Fraction) -> dict[
     return changed
 
 
-def _parts_of_heads(config: Any) -> bool:
-    """Whether several fields make up a head's width: a rotary part and one without positions, or one for values."""
-    return any(name.endswith("head_dim") and is_size(value) for name, value in config.__dict__.items())
+def _parts_of_heads(config: Any, value: Mapping[str, Any]) -> bool:
+    """Whether several fields make up a head's width: a rotary part and one without positions, or one for values. A head width that the
+    class itself computes from the width and the heads is no part."""
+    sizes = {name: size for name, size in config.__dict__.items() if name.endswith("head_dim") and is_size(size)}
+    return any(name not in FIELDS.dimensions["k"] or size * value.get("h", 0) != value.get("d") for name, size in sizes.items())
 
 
 def _refuses(source: Source, layout: ConfigLayout, value: Mapping[str, Any]) -> bool:
