@@ -283,10 +283,16 @@ def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> 
         share = sizes[name] // sizes[dim.multiple_of]
         return {quotient: replace(declared, multiple_of=part)} if _says_more(declared, part) and share % part == 0 else {}
     if isinstance(part, int):
-        return {name: replace(dim, multiple_of=part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
+        return {name: _as_multiple(dim, part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
     if isinstance(dim.multiple_of, str) or part in _NEVER_DIVIDES or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
         return {}
     return _split(spec, name, dim, part) if sizes[name] % ((dim.multiple_of or 1) * sizes[part]) == 0 else {}
+
+
+def _as_multiple(dim: Dim, part: int) -> Dim:
+    """``dim`` as a multiple of ``part``. Its default becomes one too: the step is traced with symbols near the defaults."""
+    default = -(-dim.default // part) * part if isinstance(dim.default, int) else dim.default
+    return replace(dim, default=default, multiple_of=part)
 
 
 def _is_made_of(spec: Spec, name: int | str | None, part: str) -> bool:

@@ -14,7 +14,7 @@ import calc
 from calc import Dim, Spec
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
-from calc.errors import SizesError
+from calc.errors import NapkinError, SizesError
 from calc.pipeline import divisibility
 from calc.pipeline.divisibility import candidates
 from calc.pipeline.precomputed import form_of
@@ -364,6 +364,23 @@ def test_a_divisor_that_does_not_decide_the_branch_is_not_inferred(monkeypatch: 
 
     assert not [a for a in derivation.assumptions if "Mod(d, 5)" in a.expr]
     assert derivation.specialized == {"d": 20}
+
+
+class InFours(InPairs):
+    """Takes four rows together."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x).reshape(-1, 4, x.shape[1]).sum(1)
+        return y
+
+
+def test_the_default_need_not_be_a_multiple_where_the_requested_size_is_one() -> None:
+    """The model does not run with its default of 1 row; it runs with 8, and the closed forms hold at 12."""
+    s = _spec(InFours, B=1, d=7)
+
+    assert [] == failures(calc.check(calc.derive(s, {"B": 8}, cache=False, optimizer="sgd"), B=12, d=5))
+    with pytest.raises(NapkinError, match="is invalid for input of size 7"):
+        calc.derive(s, cache=False, optimizer="sgd")
 
 
 SQUARES = """
