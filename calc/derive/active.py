@@ -146,7 +146,8 @@ class _Flow:
 
     def _use(self, op: Op, tensor: Tensor, operands: Sequence[Tensor]) -> None:
         parameter, choice = self._copies[tensor.storage], self._chosen(operands)
-        if op.name in (*TABLES, *_SELECTING) and choice is None and operands[-1].dtype != "bool":
+        looked_up = op.name in (*TABLES, *_SELECTING) and tensor.storage == operands[0].storage  # and no weights of its rows
+        if looked_up and choice is None and operands[-1].dtype != "bool":
             by_input = any(self.trace.storages[t.storage].role == "input" for t in operands)
             self._tables[parameter] = by_input or self._tables.get(parameter, False)
             self._whole.add(parameter)

@@ -64,7 +64,7 @@ class ParameterWatch(TorchDispatchMode):
             key = _key(tensor)
             if key not in self._parameters:
                 continue
-            if name.startswith(_LOOKUPS) and operands[-1].dtype != torch.bool:
+            if name.startswith(_LOOKUPS) and key == _key(operands[0]) and operands[-1].dtype != torch.bool:
                 self._indexed |= "embedding" not in name
                 self._tables[key] = self._tables.get(key, False) or any(_key(t) in self._ids for t in operands)
             if name.startswith(_OWN_MATRIX):
