@@ -8,7 +8,6 @@ import functools
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -315,12 +314,13 @@ def talk() -> Iterator[Callable[[str], None]]:
     What a model prints while it is built or run goes there too, so that standard output holds data only.
     """
     from reports.typeset.escape import brief
+    from reports.writers.terminal import width_of
 
     with contextlib.redirect_stdout(sys.stderr):
         if not sys.stderr.isatty():
             yield lambda text: click.echo(f"{brief(text)} …", err=True)
             return
-        width = shutil.get_terminal_size().columns
+        width = width_of(sys.stderr)
         try:
             yield lambda text: click.echo(f"\r\x1b[K{f'{brief(text)} …'[: width - 1]}", nl=False, err=True)
         finally:

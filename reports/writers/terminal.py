@@ -61,8 +61,8 @@ def right(*titles: str) -> tuple[Head, ...]:
     return tuple((title, "right") for title in titles)
 
 
-def _terminal_width(terminal: TextIO) -> int:
-    """The width of this terminal. ``shutil.get_terminal_size`` asks descriptor 1, which is standard error while a command runs: in
+def width_of(terminal: TextIO) -> int:
+    """The columns of this terminal. ``shutil.get_terminal_size`` asks descriptor 1, which is standard error while a command runs: in
     ``napkin derive gpt2 2>errors.txt`` that is a file."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
@@ -80,7 +80,7 @@ class Terminal:
         self._file = sys.stdout if file is None else file
         self.is_terminal = self._file.isatty()
         self._colored = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.width = width or (_terminal_width(self._file) if self.is_terminal else PIPE_WIDTH)
+        self.width = width or (width_of(self._file) if self.is_terminal else PIPE_WIDTH)
 
     def line(self, *parts: Part, style: str = "", hang: int | None = None, fold: bool = True) -> None:
         """One line of text, a blank one without ``parts``. Where it is folded, further lines are indented by ``hang`` columns, by default

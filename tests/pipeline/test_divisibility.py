@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc import Dim, Spec
+from calc import Spec
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
 from calc.errors import NapkinError, SizesError
@@ -441,78 +441,3 @@ def test_unequal_heads_are_a_multiple_of_each_other_before_numbers_of_the_line()
     wanted = next(candidates(_spec(Heads, B=2, d=24, h=8, g=2), {"B": 2, "d": 24, "h": 8, "g": 2}, SizesError(said)))
 
     assert wanted.reason == "assuming h to be a multiple of g"
-
-
-class Skips(nn.Module):
-    """Halves an image some times and doubles it again; where that loses a row and a column, as of an odd image, it pads them."""
-
-    def __init__(self, channels: int, halvings: int) -> None:
-        super().__init__()
-        self.up = nn.ModuleList(nn.ConvTranspose2d(channels, channels, 2, stride=2) for _ in range(halvings))
-
-    def forward(self, x: Tensor) -> Tensor:
-        skips = []
-        for _ in self.up:
-            skips.append(x)
-            x = nn.functional.max_pool2d(x, 2)
-        for up in self.up:
-            x, skip = up(x), skips.pop()
-            if x.shape[-1] != skip.shape[-1]:
-                x = nn.functional.pad(x, [0, 1, 0, 1])
-            x = x + skip
-        return x
-
-
-def _skips(halvings: int, **dims: int | Dim) -> Spec:
-    image = "B", "c", "S", "S"
-    build, loss = (lambda n: Skips(n.c, halvings)), (lambda module, x: module(x).sum())
-    return Spec("skips", dims, build, lambda n: (torch.randn([getattr(n, name) for name in image]),), loss)
-
-
-@pytest.mark.parametrize("halvings", [2, 3])
-def test_an_image_is_a_multiple_where_only_multiples_take_the_path_of_the_sizes(halvings: int) -> None:
-    """24 is halved without a remainder, so no row is padded: the side is a multiple of 4, or of 8, and stays a symbol. This is the only
-    assumption, though the model compares quotients of the side that are rounded."""
-    derivation = calc.derive(_skips(halvings, B=4, S=24, c=2), cache=False, optimizer="sgd")
-
-    assert [a.expr for a in derivation.assumptions] == [f"Eq(Mod(S, {2**halvings}), 0)"]
-    assert not derivation.specialized
-    assert [] == failures(calc.check(derivation, B=3, S=40))
-
-
-def test_a_path_that_no_other_size_takes_is_left_for_multiples() -> None:
-    """At the sizes of the first trace one halving leaves a remainder and another does not, which no certificate repeats."""
-    derivation = calc.derive(_skips(3, B=4, S=128, c=Dim(32, multiple_of=4), K=5), cache=False, mode="infer")
-
-    assert [a.expr for a in derivation.assumptions] == ["Eq(Mod(S, 8), 0)"]
-    assert not derivation.specialized
-
-
-class Stack(nn.Module):
-    """So many layers, with the places of half of them in a list, as a library may keep that for another kind of stack."""
-
-    def __init__(self, n: Any, used: bool) -> None:
-        super().__init__()
-        self.halves = [2 * i for i in range(n.L // 2)]
-        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in (self.halves if used else range(n.L)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x).relu()
-        return x
-
-
-def test_a_depth_that_is_halved_to_no_effect_needs_no_multiple() -> None:
-    """The step is a polynomial in the depth all the same, odd or even."""
-    derivation = calc.derive(_spec(lambda n: Stack(n, used=False), B=2, d=7, L=6), cache=False, optimizer="sgd")
-
-    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == []
-    assert [] == failures(calc.check(derivation, L=5))
-
-
-def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
-    """As many layers as half the depth, rounded down, are no polynomial in it."""
-    derivation = calc.derive(_spec(lambda n: Stack(n, used=True), B=2, d=7, L=6), cache=False, optimizer="sgd")
-
-    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(L, 2), 0)"]
-    assert [] == failures(calc.check(derivation, L=4))
