@@ -226,6 +226,8 @@ class _Flow:
         dim = dict(op.args).get("dim")
         if not scores.shape or (dim is None and op.name == "aten.argmax.default"):
             return
+        if scores.dtype.startswith(_WHOLE_NUMBERS):  # lengths, ids, buckets: a router's scores are fractions
+            return
         axis = dim if isinstance(dim, int) else -1
         experts = self.read(scores.shape[axis])
         each = 1 if op.name in ("aten.argmax.default", "aten.max.dim") else None

@@ -57,7 +57,7 @@ class ParameterWatch(TorchDispatchMode):
         return outputs
 
     def _note(self, name: str, operands: list[Tensor]) -> None:
-        self._chosen |= name.startswith(_CHOICES)
+        self._chosen |= name.startswith(_CHOICES) and operands[0].is_floating_point()  # and no lengths that are sorted
         if name.startswith(_OWN_MATRIX) and not any(_key(t) in self._parameters for t in operands):
             self._because = f"{name} multiplies by copies of parameters"
         for tensor in operands:
