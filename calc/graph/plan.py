@@ -6,6 +6,7 @@ Torch-free: ``calc.pipeline.refinements`` has the refinements, ``calc.trace`` fo
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -186,12 +187,15 @@ def simplified(
     progress: Progress,
 ) -> tuple[T, TracePlan]:
     """``traced`` with ``plan``, or the result of a simpler plan that costs no more: each of ``ways`` yields plans to try, and the first
-    that suffices replaces ``plan``."""
-    for way in ways:
+    that suffices replaces ``plan``. A way that leads to another spec is taken again, from there."""
+    left = deque(ways)
+    while left:
+        way = left.popleft()
         for simpler in way(plan):
             progress(simpler.reason)
             outcome = outcome_of(functools.partial(attempt, replace(simpler, before=plan)))
             if not isinstance(outcome, Refusal) and costs(outcome) <= costs(traced):
+                left.extendleft([way] if simpler.spec != plan.spec else [])
                 traced, plan = outcome, replace(simpler, before=plan)
                 break
     return traced, plan

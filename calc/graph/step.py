@@ -113,7 +113,7 @@ class StepTrace:
     ``sizes``       basis symbols that are numbers in it (trip counts; all of them in a certificate).
     ``events``      allocations and frees in order, from before the first step on; ``windows`` bounds each step's events.
     ``state``       (parameter, key, tensor) of the optimizer.
-    ``persistent``  storages of the state dict.
+    ``buffers``     with those that the steps register; ``persistent`` are the storages of the state dict after them.
     ``masters``     (parameter, its fp32 copy), where the optimizer steps such copies.
     """
 

@@ -53,7 +53,8 @@ def unrolled_to(base: StepTrace, sizes: Mapping[str, int], tensors: Sequence[tup
         longer = Unrolling(base, {prefix: len(before[prefix]) for prefix in layers}, layers).trace() if layers else None
     except IrregularError:
         return None
-    if longer is None or [(name, t.shape) for name, t in (*longer.parameters, *longer.buffers)] != [*tensors]:
+    built = {name for name, _ in tensors}  # and not by a step
+    if longer is None or [(name, t.shape) for name, t in (*longer.parameters, *longer.buffers) if name in built] != [*tensors]:
         return None
     return replace(longer, sizes=dict(sizes))
 

@@ -1,13 +1,14 @@
 """Parameters that one token uses, and parameters that no embedding looks up, observed in a real forward.
 
 A matrix multiplies every row, so it is used whole. A grouped matmul gives each row one matrix of a stack (an expert's): the elements that
-all rows read, divided by the number of tokens, are those of one token. Where a model chooses (``topk``) and then indexes a parameter, or
-has data-dependent sizes, a run does not show what belongs to a token.
+all rows read, divided by the number of tokens, are those of one token. Where a model uses what it chose (``topk``) and indexes a
+parameter, or has data-dependent sizes, a run does not show what belongs to a token.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,6 +42,7 @@ class ParameterWatch(TorchDispatchMode):
         self._picked: dict[int, int] = {}
         self._indexed = False
         self._chosen = False
+        self._choices: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._because = ""
 
     def __enter__(self) -> Any:
@@ -54,10 +56,18 @@ class ParameterWatch(TorchDispatchMode):
         outputs = func(*args, **(kwargs or {}))
         if not any(_key(out) == _key(t) for out in tensors_in(outputs) for t in operands):  # no view
             self._note(str(func), operands)
+            if str(func).startswith(_CHOICES) and operands[0].is_floating_point():  # and no lengths that are sorted
+                self._admit(tensor for tensor in tensors_in(outputs) if not tensor.is_floating_point())
         return outputs
 
+    def _admit(self, indices: Iterable[Tensor]) -> None:
+        """Note indices that may be a router's choice, if an operator takes them: a softmax takes the maximum alone."""
+        for tensor in indices:
+            key = _key(tensor)
+            self._choices[key] = weakref.ref(tensor.untyped_storage(), lambda _, key=key: self._choices.pop(key))  # type: ignore[misc]  # a default binds the key of this turn
+
     def _note(self, name: str, operands: list[Tensor]) -> None:
-        self._chosen |= name.startswith(_CHOICES) and operands[0].is_floating_point()  # and no lengths that are sorted
+        self._chosen |= any(_key(t) in self._choices for t in operands)
         if name.startswith(_OWN_MATRIX) and not any(_key(t) in self._parameters for t in operands):
             self._because = f"{name} multiplies by copies of parameters"
         for tensor in operands:

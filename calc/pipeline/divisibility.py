@@ -28,8 +28,8 @@ from calc.symbolic.writer import as_text
 
 _POWERS = (2, 4, 8, 16, 32, 64)
 _DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *//? *\(*(\w+)")
-# ``(d + 1)//2``: every second element of d, also of an odd one.
-_CEILING = re.compile(r"([A-Za-z_]\w*)\)* *\+ *(\d+)\)* *// *\(*(\d+)")
+# ``(d + 1)//2``, or ``(d - 1)//2 + 1``: every second element of d, also of an odd one.
+_CEILING = re.compile(r"([A-Za-z_]\w*)\)* *([+-] *\d+)\)* *// *\(*(\d+)")
 # torch's message for two sizes that should be equal: one may be repeated to be the other, or cut into it.
 _UNEQUAL = re.compile(r"size of tensor a \((\w+)\) must match the size of tensor b \((\w+)\)")
 # Maximum number of further divisors to try.
@@ -45,11 +45,11 @@ def first_search(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> D
 
 def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str, int], error: NapkinError | None) -> TracePlan | None:
     """The plan with the next divisor to try, after the last one was refused with ``error``; None if none is left or too many were tried.
-    The search descends if the step fails at another line, or for another reason, than without that divisor."""
+    The search descends if the step fails at another line, for another reason, or because of other dimensions than without that divisor."""
     levels = search.levels
     if search.trying is not None and isinstance(error, SizesError):
         top, text = levels[-1], str(error)
-        if _situation(top.spec, text) != _situation(top.spec, str(top.failure)):
+        if _situation(top.spec, text) != _situation(top.spec, str(top.failure)) or _settles(search.trying, top, text):
             levels = (*levels, _level(search.trying, sizes, error))
         elif text != str(top.failure):
             levels = (*levels[:-1], replace(top, later=(*top.later, (search.trying, error))))
@@ -66,14 +66,22 @@ def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str
     return None
 
 
+def _settles(trying: Spec, top: Level, error: str) -> bool:
+    """Whether a dimension that ``trying`` declares a multiple was to blame without it, and other dimensions alone are in ``error``: an image
+    that may be any number of pixels wide, but not high."""
+    declared = {name for name, dim in trying.dims.items() if dim != top.spec.dims.get(name)}
+    before, after = (set(_named(top.spec, _without_advice(text))) for text in (str(top.failure), error))
+    return bool(declared & before and after) and not declared & after
+
+
 def _level(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Level:
     return Level(spec, failure, tuple(itertools.islice(candidates(spec, sizes, failure), _MOST_TRIED)))
 
 
 def with_less(plan: TracePlan, name: str) -> Iterator[TracePlan]:
-    """Plans that declare less about the dimension ``name`` than ``plan`` inferred, the least first."""
+    """Plans that declare less about the dimension ``name`` than ``plan`` inferred."""
     search, given = plan.search, plan.given
-    if search is None or search.trying is None or given is None:
+    if search is None or search.trying is None or given is None or name not in _inferred(given, search.trying):
         return
     for tries, smaller in enumerate(_smaller(given, search.trying, name), search.tries + 1):
         if tries > _MOST_TRIED:
@@ -96,8 +104,8 @@ def _inferred(given: Spec, spec: Spec) -> dict[str, Dim]:
 
 
 def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
-    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then its divisors.
-    """
+    """``spec`` with less declared about ``name``: only what ``given`` declares, unless it is the only inferred multiple; then the largest
+    divisors of the multiple, since a step that needs them needs multiples of none that are smaller."""
     dim, before = spec.dimensions[name], given.dimensions.get(name)
     others = {n: d for n, d in _inferred(given, spec).items() if n != name}
     if others and not any((quotient(d.default) or ("", ""))[0] == name for d in others.values()):
@@ -105,9 +113,15 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
         yield replace(spec, dims=rest if before is None else {**spec.dims, name: before})
     if isinstance(dim.multiple_of, int):
         declared = before.multiple_of if before and isinstance(before.multiple_of, int) else 1
-        for part in range(2, dim.multiple_of):
-            if dim.multiple_of % part == 0 and part % declared == 0 and part > declared:
+        for part in _largest_divisors(dim.multiple_of):
+            if part % declared == 0 and part > declared:
                 yield replace(spec, dims={**spec.dims, name: replace(dim, multiple_of=part)})
+
+
+def _largest_divisors(number: int) -> list[int]:
+    """The divisors from 2 on of ``number``, without itself, that divide no other of them."""
+    divisors = [part for part in range(2, number) if number % part == 0]
+    return [part for part in divisors if not any(other % part == 0 for other in divisors if other > part)]
 
 
 def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError | SpecializationError) -> Inferred | None:
@@ -236,11 +250,12 @@ def _rounded(spec: Spec, pairs: Sequence[tuple[str, str | int]]) -> list[tuple[s
 def _divided(spec: Spec, text: str) -> list[tuple[str, int | str]]:
     """Sizes that are divided and rounded in ``text``, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
     named, text = _named(spec, text), _in_dimensions(spec, text)
-    rounded_up = [_whole(spec, whole, part) for whole, more, part in _CEILING.findall(text) if int(more) == int(part) - 1 > 0]
+    ceilings = [(whole, int(more.replace(" ", "")), part) for whole, more, part in _CEILING.findall(text)]
+    rounded_up = [_whole(spec, whole, part) for whole, more, part in ceilings if int(part) > 1 and more in (-1, int(part) - 1)]
     quotients: list[tuple[str, str]] = []
     for whole, part in _DIVISION.findall(text):
         quotients += [(name, part) for name in named] if whole == part else [_whole(spec, whole, part)]
-    return _of_dimensions(spec, (*quotients, *rounded_up))
+    return _of_dimensions(spec, (*quotients, *sorted(rounded_up, key=lambda pair: -int(pair[1]))))
 
 
 def _of_dimensions(spec: Spec, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, int | str]]:

@@ -393,7 +393,7 @@ def _special_case(graph: Graph, analysis: Callable[[], Analysis], plan: TracePla
     specialized = {**graph.specialized, **more}
     if more or any(values[name] != value for name, (value, _) in specialized.items()):
         return at_sizes(plan, replace(graph, specialized=specialized), certifier)
-    return completed(plan, graph, analysis(), certifier.beside())
+    return completed(plan, graph, analysis(), certifier)
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

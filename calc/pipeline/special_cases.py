@@ -40,8 +40,8 @@ _Case = tuple[dict[str, str], Near | None]
 
 def completed(plan: TracePlan, graph: Graph, analysis: Analysis, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
     """A graph that also holds at the sizes of ``plan``, where ``graph`` is not known to: certified there, or with a separately traced
-    special case. Uses only the spec, sizes and options of the plan."""
-    return _Completion(plan, graph, analysis, certifier).completed()
+    special case. Uses only the spec, sizes and options of the plan, and the traces of ``certifier``."""
+    return _Completion(plan, graph, analysis, certifier.beside()).completed()
 
 
 def at_sizes(plan: TracePlan, general: Graph, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
@@ -50,7 +50,7 @@ def at_sizes(plan: TracePlan, general: Graph, certifier: Certifier) -> tuple[Gra
     outcome = _traced(replace(plan, attempt=attempt_of(general), specialized=specialized), certifier.beside())
     if isinstance(outcome, Refusal) or not outcome[0].failed_guards(plan.sizes):
         return outcome
-    return completed(plan, *outcome, certifier.beside())
+    return completed(plan, *outcome, certifier)
 
 
 def multiples_needed(
@@ -84,22 +84,23 @@ class _Completion:
         """The refusal that names multiples, if a trace at which nothing but divisibility differs disagrees with the closed forms."""
         changed = self.graph.failed_guards(self.sizes)
         repeated = self._repeated(changed) if any(divisibility.is_about(c) for c in changed) else []
-        refusal = self._divisible(changed, [c for c in repeated if c.divides])
-        if refusal is None or not isinstance(refusal.evidence, Inferred):
+        divisible = [c for c in repeated if c.divides]
+        needed = self._multiples(changed, divisible)
+        if needed is None:
             return None
-        more = refusal.evidence.spec.dims
+        more = needed.spec.dims
         symbols = {symbol for name, dim in self.spec.dims.items() if more[name] != dim for symbol in ordered_names(self.graph.basis[name])}
         (at,) = with_requested_comparisons(self.graph, self.sizes, symbols)
         if not all(c.holds_at(at) or divisibility.is_about(c) for c in self.graph.guards):
             return None
         outcome = self.certifier.with_certificate(self.spec, self.graph, self.analysis, at)
-        return refusal if isinstance(outcome, Refusal) and isinstance(outcome.error, CertificateError) else None
+        fails = isinstance(outcome, Refusal) and isinstance(outcome.error, CertificateError)
+        return Refusal(_another_path(self.spec, self.graph, divisible or changed), needed) if fails else None
 
-    def _divisible(self, changed: Sequence[Guard], divisible: Sequence[Guard]) -> Refusal | None:
-        """The refusal that names the multiples at which guards have another outcome, if there are any."""
+    def _multiples(self, changed: Sequence[Guard], divisible: Sequence[Guard]) -> Inferred | None:
+        """The multiples at which guards have another outcome, as at these sizes; None if there are none."""
         multiples = divisibility.required(self.spec, self.graph, divisible, self.sizes)
-        multiples = multiples or divisibility.unrounded(self.spec, self.graph, changed, self.sizes)
-        return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples) if multiples is not None else None
+        return multiples or divisibility.unrounded(self.spec, self.graph, changed, self.sizes)
 
     def completed(self) -> tuple[Graph, Analysis] | Refusal:
         self._probe(requested_values(self.graph, self.sizes))
@@ -130,9 +131,9 @@ class _Completion:
         """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
         attempts = special_case_candidates(self.graph, self.sizes, changed)
         divisible = [c for c in repeated if c.divides]
-        refusal = self._divisible(changed, divisible)
-        if refusal is not None:
-            return refusal
+        multiples = self._multiples(changed, divisible)
+        if multiples is not None:
+            return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples)
         specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
         if not specialized:
             near = self._near_foreseen(repeated, attempts[-1])

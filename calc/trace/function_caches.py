@@ -1,4 +1,5 @@
-"""Isolates function caches (``functools.lru_cache``), and tables in which a model's files cache results, from one trace to the next.
+"""Isolates what outlives a trace from it: function caches (``functools.lru_cache``), tables in which a model's files cache results, and
+modules that a model imports while it is built.
 
 Cached results must not pass from one trace to another: a size is a symbol of its own trace, a tensor a fake one, and a real run has
 neither. Sizes are compared by their expressions here, not by a hash. Only where a result contains tensors does it matter which calls share
@@ -10,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from calc.platform.model_files import FILES, attributes, function_of, remembers, restored
-from calc.platform.torch_private import FakeTensor
+from calc.platform.torch_private import FakeTensor, no_modes
 from calc.trace.recorder import tensors_in
 
 _Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -26,8 +29,25 @@ def bypassing_caches() -> Iterator[None]:
     """Context in which a model's functions cache only the calls of this trace. Afterwards neither they nor its tables contain its tensors
     or sizes: a real run would look them up by a number, and another trace would get a foreign tensor."""
     FILES.names()
-    with _of_this_trace(), restored(FILES.tables, _of_a_trace):
+    with _of_this_trace(), restored(FILES.tables, _of_a_trace), _importing_outside():
         yield
+
+
+@contextlib.contextmanager
+def _importing_outside() -> Iterator[None]:
+    """Context in which an imported file is executed as outside of a trace: a tensor that it makes for a class or for itself is a real one,
+    which the real run meets too."""
+    original = SourceFileLoader.exec_module
+
+    def outside(loader: SourceFileLoader, module: ModuleType) -> None:
+        with no_modes():
+            original(loader, module)
+
+    setattr(SourceFileLoader, "exec_module", outside)  # noqa: B010  # a method is no variable to mypy
+    try:
+        yield
+    finally:
+        setattr(SourceFileLoader, "exec_module", original)  # noqa: B010  # as above
 
 
 @contextlib.contextmanager

@@ -135,10 +135,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         true_counts.follow(func, args, kwargs, out)
         if self._symbolic:
             affine_indices.follow(func, args, kwargs, out)
+        if not self.phase:
+            return out  # what is made beforehand counts from the first operator that uses it
         if func is _LIFT:
             # A constant written in Python. Its fake tensor keeps the real one alive, which does not happen in a real run.
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
-        elif self.phase:
+        else:
             self._trace_operator(func, args, kwargs, out)
             self.mutates_tracked = self.mutates_tracked or self._mutates_tracked(func, args)
             if self.mutates_tracked and not self._aliasing:

@@ -14,7 +14,7 @@ from types import FrameType
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = "site-packages/"
-_OURS = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "/calc/graph/basis", "<")
+_OURS = ("site-packages/torch/", "site-packages/sympy/", "site-packages/typing_extensions.py", "/calc/trace/", "/calc/graph/basis", "<")
 
 Elsewhere = Callable[[], str]
 

@@ -258,7 +258,6 @@ class _StepRun:
         buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())
         inputs = tuple(recorder.tensor(t, "(input)") for t in self.inputs if isinstance(t, torch.Tensor))
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
-        persistent = tuple(sorted({recorder.storage(t) for t in tensors_in(self.module.state_dict())}))
         masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
         recorder.owner.update({t.storage: n for n, t in masters})
         self._state()  # some optimizers create their state when they are built: it is allocated before the first step
@@ -274,6 +273,7 @@ class _StepRun:
                 else:
                     self._forward(number)
         state = self._state()
+        buffers = (*buffers, *self._registered_since(buffers))
         roles = self._roles(parameters, buffers, inputs, state) | {t.storage: "master weight" for _, t in masters}
         return StepTrace(
             sizes=dict(fixed),
@@ -289,10 +289,16 @@ class _StepRun:
             gradients=tuple(self.gradients.items()),
             buffers=buffers,
             state=state,
-            persistent=persistent,
+            persistent=tuple(sorted({recorder.storage(t) for t in tensors_in(self.module.state_dict())})),
             windows=tuple(self.windows),
             masters=masters,
         )
+
+    def _registered_since(self, buffers: Sequence[tuple[str, Tensor]]) -> tuple[tuple[str, Tensor], ...]:
+        """Further buffers, which the steps themselves register: a mask that a module keeps from its first forward on."""
+        before = {tensor.storage for _, tensor in buffers}
+        now = ((name, self.recorder.tensor(buffer, name)) for name, buffer in self.module.named_buffers() if self.recorder.knows(buffer))
+        return tuple((name, tensor) for name, tensor in now if tensor.storage not in before)
 
     def _state(self) -> tuple[tuple[str, str, Tensor], ...]:
         """(parameter, key, tensor) of the optimizer's state."""

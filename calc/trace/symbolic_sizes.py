@@ -242,13 +242,21 @@ class SizeEnv(ShapeEnv):
         return SpecializationError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
-        """(dimension, divisor) of each rounded quotient in ``expr``: where the dimension is a multiple, rounding changes nothing."""
+        """(dimension, divisor) of each rounded quotient in ``expr``: where the dimension is a multiple, rounding changes nothing. Of a
+        quotient of a quotient the divisor is the product: for its multiples neither is rounded. The largest divisors come first."""
         pairs: list[tuple[str, str | int]] = []
         for whole, part in (call.args for call in sorted(expr.atoms(FloorDiv), key=str)):
-            if part.is_Integer or part in self.names:
-                by = int(part) if part.is_Integer else self.names[part]
-                pairs += [(name, by) for name in sorted(self._names(whole)) if name != by]
-        return pairs
+            if part.is_Integer:
+                pairs += [(name, int(part) * self._divisor(whole, name)) for name in sorted(self._names(whole))]
+            elif part in self.names:
+                pairs += [(name, self.names[part]) for name in sorted(self._names(whole)) if name != self.names[part]]
+        return sorted(pairs, key=lambda pair: -pair[1] if isinstance(pair[1], int) else 0)
+
+    def _divisor(self, expr: Any, name: str) -> int:
+        """The largest product of the numbers by which ``expr`` divides the dimension ``name``, one after the other."""
+        inner = [self._divisor(arg, name) for arg in expr.args if name in self._names(arg)]
+        by = int(expr.args[1]) if isinstance(expr, FloorDiv) and expr.args[1].is_Integer else 1
+        return by * max(inner, default=1)
 
     def symbols_of(self, value: Any) -> frozenset[str]:
         """The names of the symbols in a symbolic value; none in others."""

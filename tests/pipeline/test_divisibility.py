@@ -441,3 +441,64 @@ def test_unequal_heads_are_a_multiple_of_each_other_before_numbers_of_the_line()
     wanted = next(candidates(_spec(Heads, B=2, d=24, h=8, g=2), {"B": 2, "d": 24, "h": 8, "g": 2}, SizesError(said)))
 
     assert wanted.reason == "assuming h to be a multiple of g"
+
+
+class Pyramid(nn.Module):
+    """Halves an image three times, and puts the double of each half beside it, as detectors do."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.down = nn.ModuleList([nn.Conv2d(channels, 5, 3, 2, 1) for channels in (3, 5, 5)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        halves = [x]
+        for layer in self.down:
+            halves.append(layer(halves[-1]))
+        y = halves.pop()
+        while halves:
+            y = torch.cat([halves.pop(), nn.functional.interpolate(y, scale_factor=2)], 1)
+        return y
+
+
+def test_height_and_width_are_inferred_to_be_multiples_one_after_the_other() -> None:
+    """The same line fails because of the width, and then because of the height alone: the first multiple has settled its own."""
+    s = Spec("pyramid", {"B": 2, "H": 24, "W": 40}, Pyramid, lambda n: (torch.randn(n.B, 3, n.H, n.W),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert {"Eq(Mod(H, 8), 0)", "Eq(Mod(W, 8), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert ["assuming W to be a multiple of 8"] == [p for p in progress if p.startswith("assuming W")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, H=56, W=16))
+
+
+def test_less_is_tried_of_an_inferred_multiple_only_where_a_step_below_suffices() -> None:
+    """8 is needed: 4 is refused, so that 2 is not traced."""
+    s = Spec("pyramid", {"B": 2, "W": 24}, Pyramid, lambda n: (torch.randn(n.B, 3, 16, n.W),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert ["trying W as a multiple of 4"] == [p for p in progress if p.startswith("trying")]
+
+
+class Recurrent(nn.Module):
+    """Divides a signal's length by 2 and by 4, and runs a loop over what is left."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.halves, self.eighths = nn.Conv1d(1, 3, 3, 2, 1), nn.Conv1d(3, 5, 5, 4, 2)
+        self.over = nn.GRU(5, 5, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.over(self.eighths(self.halves(x)).transpose(1, 2))[0]
+        return y
+
+
+def test_a_quotient_of_a_quotient_is_exact_for_multiples_of_the_product() -> None:
+    s = Spec("recurrent", {"B": 2, "S": 88}, Recurrent, lambda n: (torch.randn(n.B, 1, n.S),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert ["assuming S to be a multiple of 8"] == [p for p in progress if p.startswith("assuming")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, S=56))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +84,33 @@ def test_rates_over_the_depth_are_known_while_a_model_is_built(rates: Callable[[
     assert not derivation.specialized
     assert _exact(derivation)
     assert _exact(derivation, L=11)
+
+
+def test_a_file_that_a_model_imports_while_it_is_built_is_executed_outside_of_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor that belongs to a class of that file is real: the real run moves and uses it, too."""
+    (tmp_path / "imported_late.py").write_text(
+        "import torch\n\nclass Scaled(torch.nn.Linear):\n    scale = torch.full((1,), 2.0)\n\n"
+        "    def forward(self, x):\n        return super().forward(x) * self.scale\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def build(n: Any) -> nn.Module:
+        return importlib.import_module("imported_late").Scaled(n.d, n.d)
+
+    derivation = calc.derive(spec(build), cache=False, optimizer="sgd")
+
+    assert type(importlib.import_module("imported_late").Scaled.scale) is Tensor
+    assert _exact(derivation)
+
+
+def test_a_constant_that_no_operator_of_the_step_uses_is_not_in_its_memory() -> None:
+    """As every other tensor that a module keeps for itself, it counts from the first operator that takes it."""
+
+    class Strided(nn.Linear):
+        def __init__(self, n: Any) -> None:
+            super().__init__(n.d, n.d)
+            self.strides = torch.tensor([8.0, 16.0, 32.0])
+
+    assert _exact(calc.derive(spec(Strided), cache=False, optimizer="sgd"))

@@ -85,6 +85,34 @@ network(
     rows,
     OTHER_ROWS,
 )
+
+
+class Masked(nn.Module):
+    """Keeps the mask of its first forward as a buffer, one of the state dict for every second layer, and a softmax written by hand."""
+
+    def __init__(self, n: Any, keeps: bool) -> None:
+        super().__init__()
+        self.mix, self.keeps = nn.Linear(n.d, n.d), keeps
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "mask"):
+            length = x.shape[1]
+            self.register_buffer("mask", torch.ones(length, length).tril().bool(), persistent=self.keeps)
+        scores = (self.mix(x) @ x.transpose(1, 2)).masked_fill(~self.mask, -1e9)
+        shares = (scores - scores.max(-1, keepdim=True).values).exp()
+        y: Tensor = (shares / shares.sum(-1, keepdim=True)).masked_fill(~self.mask, 0) @ x
+        return y
+
+
+network(
+    "buffers that the first forward registers",
+    {"B": 2, "T": 7, "d": 5, "L": 4},
+    lambda n: nn.Sequential(*[nn.Sequential(Masked(n, True), Masked(n, False)) for _ in range(n.L)]),
+    lambda n: (torch.rand(n.B, n.T, n.d),),
+    {"B": 3, "T": 11, "d": 13, "L": 6},
+    optimizer="adamw",
+)
+
 # -- inputs, outputs, calls -------------------------------------------------------------------------------------------------------
 
 

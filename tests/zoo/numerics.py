@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -227,13 +228,27 @@ network("complex weights", {"B": 3, "T": 7, "d": 5, "m": 11}, ComplexWeights, to
 
 ROWS = {"B": 3, "n": 5, "m": 7}
 OTHER_ROWS = {"B": 11, "n": 13, "m": 2}
+CHANNELS, OTHER_CHANNELS = {**ROWS, "T": 11}, {**OTHER_ROWS, "T": 17}
 
 
 def rows(n: Any) -> tuple[Tensor, ...]:
     return (torch.rand(n.B, n.n),)
 
 
+def signals(n: Any) -> tuple[Tensor, ...]:
+    return (torch.rand(n.B, n.n, n.T),)
+
+
+def _weight_norm(module: nn.Module, dim: int = 0) -> nn.Module:
+    """Torch's older weight norm, which recomputes the weight in a hook before each forward."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # deprecated, and in most speech models
+        return nn.utils.weight_norm(module, dim=dim)
+
+
 network("weight norm", ROWS, lambda n: nn.utils.parametrizations.weight_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
+network("weight norm by hooks", ROWS, lambda n: _weight_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
+network("weight norm by hooks, of the inner axis", CHANNELS, lambda n: _weight_norm(nn.Conv1d(n.n, n.m, 3), 1), signals, OTHER_CHANNELS)
 network("spectral norm", ROWS, lambda n: nn.utils.parametrizations.spectral_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
 network("spectral norm by hooks", ROWS, lambda n: nn.utils.spectral_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
 network(

@@ -60,6 +60,20 @@ def _kron(left_operand: torch.Tensor, right_operand: torch.Tensor) -> torch.Tens
     return result
 
 
+def _norm_except_dim(v: torch.Tensor, pow: int = 2, dim: int = 0) -> torch.Tensor:
+    """``norm_except_dim`` (aten/src/ATen/native/WeightNorm.cpp): the norms of the slices along ``dim``, as ``weight_norm`` starts from."""
+    if dim == -1:
+        return v.norm(pow)
+    last = v.dim() - 1
+    if dim not in (0, last):
+        return _norm_except_dim(v.transpose(0, dim), pow).transpose(0, dim)
+    sizes: list[Any] = [1] * v.dim()
+    sizes[dim] = v.shape[dim]
+    rows = (v.shape[0], -1) if dim == 0 else (-1, v.shape[last])
+    norms: torch.Tensor = aten.norm(v.contiguous().view(rows), pow, [0 if dim else 1])
+    return norms.view(sizes)
+
+
 def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
     """``take_along_dim`` (aten/src/ATen/native/TensorAdvancedIndexing.cpp): broadcasts all axes but ``dim``, then gathers."""
     if dim is None:
@@ -135,6 +149,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "_convolution_double_backward": double_backward,
     "affine_grid_generator_backward": _grid_backward,
     "kron": _kron,
+    "norm_except_dim": _norm_except_dim,
     "stft": _stft,
     "take_along_dim": _take_along,
 }
