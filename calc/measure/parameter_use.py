@@ -56,18 +56,22 @@ class ParameterWatch(TorchDispatchMode):
         outputs = func(*args, **(kwargs or {}))
         if not any(_key(out) == _key(t) for out in tensors_in(outputs) for t in operands):  # no view
             self._note(str(func), operands)
-            if str(func).startswith(_CHOICES) and operands[0].is_floating_point():  # and no lengths that are sorted
+            chooses = str(func).startswith(_CHOICES) and operands[0].is_floating_point()  # and no lengths that are sorted
+            if chooses or any(map(self._is_chosen, operands)):
                 self._admit(tensor for tensor in tensors_in(outputs) if not tensor.is_floating_point())
         return outputs
 
+    def _is_chosen(self, tensor: Tensor) -> bool:
+        return _key(tensor) in self._choices
+
     def _admit(self, indices: Iterable[Tensor]) -> None:
-        """Note indices that may be a router's choice, if an operator takes them: a softmax takes the maximum alone."""
+        """Note indices that may be a router's choice, or made of one, if an operator takes them: a softmax takes the maximum alone."""
         for tensor in indices:
             key = _key(tensor)
             self._choices[key] = weakref.ref(tensor.untyped_storage(), lambda _, key=key: self._choices.pop(key))  # type: ignore[misc]  # a default binds the key of this turn
 
     def _note(self, name: str, operands: list[Tensor]) -> None:
-        self._chosen |= any(_key(t) in self._choices for t in operands)
+        self._chosen |= any(map(self._is_chosen, operands))
         if name.startswith(_OWN_MATRIX) and not any(_key(t) in self._parameters for t in operands):
             self._because = f"{name} multiplies by copies of parameters"
         for tensor in operands:
@@ -75,7 +79,7 @@ class ParameterWatch(TorchDispatchMode):
             if key not in self._parameters:
                 continue
             if name.startswith(_LOOKUPS) and key == _key(operands[0]) and operands[-1].dtype != torch.bool:
-                self._indexed |= "embedding" not in name
+                self._indexed |= "embedding" not in name or self._is_chosen(operands[-1])
                 self._tables[key] = self._tables.get(key, False) or any(_key(t) in self._ids for t in operands)
             if name.startswith(_OWN_MATRIX):
                 self._picked[key] = self._picked.get(key, 0) + operands[0].shape[0] * math.prod(tensor.shape[1:])

@@ -67,7 +67,7 @@ def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str
 
 
 def _settles(trying: Spec, top: Level, error: str) -> bool:
-    """Whether a dimension that ``trying`` declares a multiple was to blame without it, and other dimensions alone are in ``error``: an image
+    """Whether a dimension that ``trying`` declares a multiple was to blame without it, and only others are in ``error``: an image
     that may be any number of pixels wide, but not high."""
     declared = {name for name, dim in trying.dims.items() if dim != top.spec.dims.get(name)}
     before, after = (set(_named(top.spec, _without_advice(text))) for text in (str(top.failure), error))
@@ -121,7 +121,7 @@ def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
 def _largest_divisors(number: int) -> list[int]:
     """The divisors from 2 on of ``number``, without itself, that divide no other of them."""
     divisors = [part for part in range(2, number) if number % part == 0]
-    return [part for part in divisors if not any(other % part == 0 for other in divisors if other > part)]
+    return [part for part in divisors if not any(larger % part == 0 for larger in divisors if larger > part)]
 
 
 def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError | SpecializationError) -> Inferred | None:

@@ -113,6 +113,29 @@ network(
     optimizer="adamw",
 )
 
+
+class Quantized(nn.Module):
+    """Replaces each row by the nearest of the rows of a table, with a straight-through gradient (van den Oord et al. 2017)."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.codes, self.out = nn.Embedding(n.V, n.d), nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        nearest = self.codes((x @ self.codes.weight.T).max(-1)[1])
+        y: Tensor = self.out(x + (nearest - x).detach()) + (nearest - x.detach()).pow(2)
+        return y
+
+
+network(
+    "rows quantized by a table",
+    {"B": 3, "d": 5, "V": 11},
+    Quantized,
+    lambda n: (torch.rand(n.B, n.d),),
+    {"B": 7, "d": 13, "V": 17},
+    unmeasured=frozenset(("parameters.active", "parameters.non_embedding")),
+)
+
 # -- inputs, outputs, calls -------------------------------------------------------------------------------------------------------
 
 

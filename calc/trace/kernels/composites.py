@@ -63,7 +63,8 @@ def _kron(left_operand: torch.Tensor, right_operand: torch.Tensor) -> torch.Tens
 def _norm_except_dim(v: torch.Tensor, pow: int = 2, dim: int = 0) -> torch.Tensor:
     """``norm_except_dim`` (aten/src/ATen/native/WeightNorm.cpp): the norms of the slices along ``dim``, as ``weight_norm`` starts from."""
     if dim == -1:
-        return v.norm(pow)
+        norm: torch.Tensor = aten.norm(v, pow)
+        return norm
     last = v.dim() - 1
     if dim not in (0, last):
         return _norm_except_dim(v.transpose(0, dim), pow).transpose(0, dim)
