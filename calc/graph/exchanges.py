@@ -22,7 +22,8 @@ _MEASURED = {"activations.bytes": "saves", "memory.peak": "holds at its peak"}
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """A kernel that torch runs ``by_default`` for some part of a model, and what runs ``instead``. ``traced``: in all derived and measured
-    numbers of that part; otherwise only where FLOPs of matrix multiplications are counted. ``made_in`` are the files that exchange it."""
+    numbers of that part; otherwise only where FLOPs of matrix multiplications are counted. ``made_in`` are the files that exchange it.
+    ``unmeasured`` is what to say where no difference from the default step was measured."""
 
     key: str
     of: str
@@ -31,6 +32,7 @@ class Exchange:
     because: str
     traced: bool
     made_in: tuple[str, ...]
+    unmeasured: str = "By how much the default step differs is not measured here: napkin check measures it."
 
     @property
     def assumption(self) -> Assumption:
@@ -47,6 +49,16 @@ _ALL = (
         "that operator allocates a workspace whose size depends on the processor and has no closed form",
         True,
         ("calc/trace/kernels/recurrent.py", "calc/measure/training.py"),
+    ),
+    Exchange(
+        "compile",
+        "What the model passes to torch.compile",
+        "compiled code",
+        "operator by operator",
+        "what a compiler fuses, saves and recomputes has no closed form",
+        True,
+        ("calc/experiment/uncompiled.py",),
+        "The compiled step is not derived; napkin measure --compile times it.",
     ),
     Exchange(
         "attention",
@@ -111,6 +123,6 @@ def of_counting(difference: Differences) -> Iterator[str]:
 
 def _difference(differences: tuple[ExchangeDifference, ...], exchange: Exchange, at: str) -> str:
     if not differences:
-        return "By how much the default step differs is not measured here: napkin check measures it."
+        return exchange.unmeasured
     parts = [f"{_MEASURED[d.quantity]} {d.by_default:,} bytes ({d.exchanged:,} {exchange.instead})" for d in differences]
     return f"At {at} the default step {' and '.join(parts)}."

@@ -36,6 +36,12 @@ def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferre
     return Inferred(declared, f"data-dependent (unbacked) size at {undecided.where}: it is n{number}")
 
 
+def without_named(spec: Spec, error: str) -> Spec:
+    """``spec`` without the unbacked sizes that an error names: where other sizes are numbers, the data may be constants that count them."""
+    named = {*re.findall(r"\w+", error)} & {name for name, dim in spec.dimensions.items() if dim.unbacked_at}
+    return replace(spec, dims={name: dim for name, dim in spec.dims.items() if name not in named}) if named else spec
+
+
 def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
     """``spec`` with a dimension that is at most a trip count, as experts per token are at most the experts."""
     dim = replace(spec.dimensions[name], at_most=loop)

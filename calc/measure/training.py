@@ -20,6 +20,7 @@ from calc.errors import MeasurementError, NapkinError, SpecError
 from calc.experiment import optimizers
 from calc.experiment.checkpointing import built
 from calc.experiment.precision import MasterWeights, autocast, cast, gradient_scaler
+from calc.experiment.uncompiled import uncompiled
 from calc.measure.collector import collector_off
 from calc.options import MASTER, Options
 from calc.platform.torch_private import FakeTensor, TracingContext, foreign_functions, onednn_is_on, set_onednn
@@ -169,7 +170,7 @@ def _no_fake_tensors(spec: Spec) -> Iterator[None]:
 
 
 def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Training:
-    with blame(spec, sizes, "building the module"):
+    with blame(spec, sizes, "building the module"), uncompiled():
         module = built(spec, Sizes(**sizes), options.checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"spec {spec.name!r}: build must return a torch.nn.Module, not {_describe(module)}")

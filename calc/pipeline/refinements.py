@@ -73,7 +73,11 @@ def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     if refusal.of_case or not isinstance(error, TraceError) or isinstance(error, DataDependentError):
         return None
     more = _to_specialize(plan.spec, plan.specialized, error)
-    return plan.specializing({**plan.specialized, **more}, f"no closed form in {as_numbers(more)}") if more else None
+    if not more:
+        return None
+    specializing = plan.specializing({**plan.specialized, **more}, f"no closed form in {as_numbers(more)}")
+    anew = replace(specializing, spec=unbacked_sizes.without_named(plan.spec, str(error)))
+    return specializing if any((tried.spec, tried.specialized) == (anew.spec, anew.specialized) for tried in plan.history) else anew
 
 
 def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:

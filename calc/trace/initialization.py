@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calc.experiment.uncompiled import uncompiled
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
 from calc.spec import Sizes, Spec
 from calc.symbolic import laws
@@ -46,7 +47,7 @@ def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[
 
 def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
     watch = _LawWatch()
-    with torch.random.fork_rng(devices=[]), _truncated_reported(watch), bypassing_caches(), mode, watch:
+    with torch.random.fork_rng(devices=[]), _truncated_reported(watch), bypassing_caches(), mode, watch, uncompiled():
         torch.manual_seed(0)
         module, inputs = spec.build(n), spec.inputs(n)
     tensors = {str(i): each for i, each in enumerate(inputs) if isinstance(each, Tensor)}

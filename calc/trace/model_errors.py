@@ -42,6 +42,11 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
                 f"{spec.name} calls torch.func.grad, vjp or the like at {where}: torch does not report which tensors autograd saves"
                 " there; take the gradient with torch.autograd.grad, or leave that part out"
             ) from None
+        if any(frame.f_code.co_filename.endswith("/torch/_dynamo/convert_frame.py") for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise TraceError(
+                f"{spec.name} runs a function at {where} that was compiled when its file was imported: what a compiler makes of it has no"
+                " closed form; call torch.compile in build, where Napkin leaves it out, or leave out the decorator"
+            ) from None
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
         first, lines = _first_words(error), raising_lines(error)
@@ -59,9 +64,13 @@ _MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple
 
 
 def _first_words(error: BaseException) -> str:
-    """The first line of a message, with the next one where the first only introduces it."""
+    """A message of few words as one line; of a longer one the first line, with the next where the first only introduces it."""
     lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:200]
+    whole = " ".join(lines)
+    return whole if len(whole) <= _FEW else " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:_MOST]
+
+
+_FEW, _MOST = 300, 200  # characters
 
 
 def _napkin_error(error: BaseException | None) -> NapkinError | None:

@@ -10,6 +10,7 @@ import torch
 
 from calc.errors import NapkinError, SizesError, UnbackedSizeError
 from calc.experiment import optimizers
+from calc.experiment.uncompiled import uncompiled
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
@@ -69,7 +70,7 @@ def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
     """Whether a run takes negligible time. A module that cannot be built on the meta device is run only at the check sizes."""
     try:
         quiet, same_random = contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[])
-        with FakeTensorMode(allow_non_fake_inputs=True), bypassing_caches(), quiet, same_random:
+        with FakeTensorMode(allow_non_fake_inputs=True), bypassing_caches(), uncompiled(), quiet, same_random:
             n = Sizes(**sizes)
             parameters = sum(p.numel() for p in spec.build(n).parameters())
             elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))
@@ -86,7 +87,8 @@ def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinErr
         with refusing(spec, None), contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             n = Sizes(**sizes)
-            module, inputs = step.module_of(spec, n, options.checkpointing), step.inputs_of(spec, n)
+            with uncompiled():
+                module, inputs = step.module_of(spec, n, options.checkpointing), step.inputs_of(spec, n)
             module.train(options.trains)
             with contextlib.nullcontext() if options.trains else torch.no_grad():
                 result = step.result_of(spec, module, inputs, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import platform
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,8 @@ _MOST_LOOPS = 3
 _MAY_EXCEED = (TraceError, SizesError)
 # No loop is traced with fewer iterations.
 _MOST_BOUNDED = 3
+# torch's message for two sizes that should be equal: neither is a number, so no trip count is exceeded.
+_UNEQUAL = re.compile(r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at")
 # Two trip counts: what one more iteration adds is then the same for each.
 _OF_A_LINE = 2
 # Trip counts of a run that distinguishes them from other numbers.
@@ -162,6 +165,8 @@ class Tracer:
     def _bound(self, error: NapkinError) -> Inferred | None:
         """The bound of a dimension where the step fails only because the dimension exceeds a trip count, which is small here, as where a
         router chooses more experts than there are."""
+        if _UNEQUAL.search(str(error)):
+            return None
         spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
         fixed = {name: counts[0] for name, counts in trip_counts.traced_counts(self.plan.attempt, self.loops).items()}
         may = [

@@ -20,12 +20,13 @@ from calc.spec import Spec
 from reports.jobs import job
 from reports.page.build import PageContent, build
 from reports.writers import html, markdown
+from tests.checks import failures
 
 ROOT = Path(calc.__file__).parent
 
 # What determines which kernel torch runs, in the source of the two routes.
 _DECIDING = re.compile(
-    r"foreign_functions|set_onednn\(|^\s*torch\.backends\.mha\.set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn",
+    r"foreign_functions|set_onednn\(|^\s*torch\.backends\.mha\.set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn|Module\.compile",
     re.MULTILINE,
 )
 # Only as an option of the user requests.
@@ -98,6 +99,31 @@ def test_the_first_lines_of_every_format_say_it() -> None:
     assert said.startswith("nn.LSTM is derived and measured cell by cell, not as oneDNN's one operator")
 
 
+def _compiled_in_two_ways(n: Any) -> nn.Module:
+    first, second = nn.Linear(n.d, n.h), nn.Linear(n.h, n.d)
+    first.compile()
+    decorated: nn.Module = torch.compile(mode="max-autotune")(nn.Sequential(first, torch.compile(second)))
+    return decorated
+
+
+def test_what_a_model_compiles_is_said_to_run_operator_by_operator() -> None:
+    """Both routes leave torch.compile out; afterwards it is torch's own."""
+    by_torch = torch.compile, nn.Module.compile
+    spec = Spec(
+        name="compiled",
+        dims={"B": 3, "d": 7, "h": 5},
+        build=_compiled_in_two_ways,
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda model, x: model(x).square().mean(),
+    )
+    checks = calc.check(calc.derive(spec, cache=False, optimizer="sgd"))
+
+    assert [] == failures(checks)
+    [said] = checks.exchanged
+    assert said.startswith("What the model passes to torch.compile is derived and measured operator by operator, not as compiled code")
+    assert (torch.compile, nn.Module.compile) == by_torch
+
+
 class Projected(Recurrent):
     def __init__(self, n: Any) -> None:
         super().__init__(n)
@@ -141,7 +167,7 @@ def test_every_code_that_chooses_a_kernel_is_in_the_table() -> None:
     """The source of both routes is searched for them."""
     places = {
         f"calc/{path.relative_to(ROOT)}"
-        for part in ("trace", "measure")
+        for part in ("experiment", "trace", "measure")
         for path in (ROOT / part).rglob("*.py")
         if _DECIDING.search(path.read_text(encoding="utf-8"))
     }

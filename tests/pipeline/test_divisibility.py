@@ -502,3 +502,31 @@ def test_a_quotient_of_a_quotient_is_exact_for_multiples_of_the_product() -> Non
     assert ["assuming S to be a multiple of 8"] == [p for p in progress if p.startswith("assuming")]
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=3, S=56))
+
+
+class Grouped(nn.Module):
+    """Layers in which several heads share one key, and pairs of a head's columns have one angle."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.g, k = n.h, n.g, n.d // n.h
+        self.layers = nn.ModuleList([nn.ModuleList([nn.Linear(n.d, n.h * k), nn.Linear(n.d, n.g * k)]) for _ in range(n.L)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for query, key in self.layers:
+            q, k = query(x).unflatten(1, (self.h, -1)), key(x).unflatten(1, (self.g, -1))
+            angles = torch.arange(0, q.shape[-1], 2)
+            q = q * torch.cat([angles, angles])
+            x = (q * k.repeat_interleave(self.h // self.g, 1)).flatten(1)
+        return x
+
+
+def test_sizes_that_should_be_equal_are_multiples_and_no_bounds() -> None:
+    """No more keys than layers, and no larger a batch, by chance: heads are a multiple of the keys, and nothing is at most the depth."""
+    s = Spec("grouped", {"B": 2, "d": 64, "h": 4, "g": 2, "L": 4}, Grouped, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"d": "h", "h": "g", "d_per_h": 2} == {dim.name: dim.multiple_of for dim in derivation.dims if dim.multiple_of}
+    assert {None} == {dim.at_most for dim in derivation.dims}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, d=60, h=6, g=3, L=5))

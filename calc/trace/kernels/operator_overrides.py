@@ -12,6 +12,7 @@ import torch
 import torch.backends.opt_einsum
 from torch import nn
 
+from calc.experiment.uncompiled import uncompiled
 from calc.platform.sized_list import SizedList
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
 from calc.trace.kernels.composites import OperatorNames
@@ -68,6 +69,7 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder) for n in ("tensor", "as_tensor")}),
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
+        uncompiled(recorder.exchanged.add),
         sequence_lengths.written_out(),
     ):
         yield
