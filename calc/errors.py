@@ -135,9 +135,10 @@ class TraceError(NapkinError):
 
 class SizesError(TraceError):
     """The step raises with symbols for sizes: a divisibility may be missing. ``causes`` are the symbols in the comparison that it
-    followed."""
+    followed; ``said`` is what the failing operator says, in sizes."""
 
     causes: frozenset[str] = frozenset()
+    said: str = ""
 
     def of_causes(self, causes: Iterable[str]) -> Self:
         """This error, with the sizes that caused it."""

@@ -36,6 +36,12 @@ def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferre
     return Inferred(declared, f"data-dependent (unbacked) size at {undecided.where}: it is n{number}")
 
 
+def is_named(spec: Spec, error: str) -> bool:
+    """Whether an error names an unbacked size, of ``spec`` or of one that a trace declared since."""
+    words = re.findall(r"\w+", error)
+    return any(_NAME.fullmatch(word) and (word not in spec.dims or spec.dimensions[word].unbacked_at) for word in words)
+
+
 def without_named(spec: Spec, error: str) -> Spec:
     """``spec`` without the unbacked sizes that an error names: where other sizes are numbers, the data may be constants that count them."""
     named = {*re.findall(r"\w+", error)} & {name for name, dim in spec.dimensions.items() if dim.unbacked_at}

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from calc.dimensions import Dim, quotient
 from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, line_in
+from calc.graph import unbacked_sizes
 from calc.graph.basis import basis_of
 from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
@@ -49,7 +50,7 @@ def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str
     levels = search.levels
     if search.trying is not None and isinstance(error, SizesError):
         top, text = levels[-1], str(error)
-        if _situation(top.spec, text) != _situation(top.spec, str(top.failure)) or _settles(search.trying, top, text):
+        if _situation(top.spec, text) != _situation(top.spec, str(top.failure)) or _settles(search.trying, top, error):
             levels = (*levels, _level(search.trying, sizes, error))
         elif text != str(top.failure):
             levels = (*levels[:-1], replace(top, later=(*top.later, (search.trying, error))))
@@ -66,12 +67,21 @@ def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str
     return None
 
 
-def _settles(trying: Spec, top: Level, error: str) -> bool:
-    """Whether a dimension that ``trying`` declares a multiple was to blame without it, and only others are in ``error``: an image
-    that may be any number of pixels wide, but not high."""
-    declared = {name for name, dim in trying.dims.items() if dim != top.spec.dims.get(name)}
-    before, after = (set(_named(top.spec, _without_advice(text))) for text in (str(top.failure), error))
-    return bool(declared & before and after) and not declared & after
+def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
+    """Whether a dimension that ``trying`` declares a multiple was to blame without it, and now others alone are: an image that may be any
+    number of pixels wide, but not high; heads that share keys, and then a width of which each has a part."""
+    declared = {name: dim.multiple_of for name, dim in trying.dims.items() if dim != top.spec.dims.get(name) and isinstance(dim, Dim)}
+    before, after = said_by(top.failure), said_by(error)
+    named = set(_named(trying, after))
+    if named and declared.keys() & _named(top.spec, before) and not declared.keys() & named:
+        return True
+    divides = any(pair in declared.items() for pair in _divided(top.spec, before))
+    return divides and not any(name in declared for name, _ in _divided(trying, after))
+
+
+def said_by(error: NapkinError) -> str:
+    """What the failing operator says, without the line that runs it, which has the model's own names."""
+    return _last_sentence(error.said) if isinstance(error, SizesError) and error.said else _without_advice(str(error))
 
 
 def _level(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Level:
@@ -230,7 +240,8 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     named = _named(spec, error)
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
-    wholes = sorted((*named, *spec.dims), key=_NEVER_DIVIDES.__contains__)
+    others = () if unbacked_sizes.is_named(spec, error) else spec.dims  # no other size is at fault for what data determine
+    wholes = sorted((*named, *others), key=_NEVER_DIVIDES.__contains__)
     return dict.fromkeys((*_divided(spec, error), *_unequal(spec, error), *((name, part) for name in wholes for part in parts)))
 
 
@@ -339,7 +350,12 @@ def as_numbers(spec: Spec, error: str) -> Spec:
 
 def _without_advice(error: str) -> str:
     """The text of an error without its location and without Napkin's advice, which names other sizes."""
-    return error.partition("; declare what")[0].partition(": ")[2]
+    return _last_sentence(error.partition("; declare what")[0].partition(": ")[2])
+
+
+def _last_sentence(message: str) -> str:
+    """Of a message of einops its last sentence, since those before it name every size of the tensor; other messages as they are."""
+    return message.rpartition("Shape mismatch, ")[2]
 
 
 def _words(text: str) -> list[str]:

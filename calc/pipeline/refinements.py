@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -185,6 +186,9 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
         return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
     causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
+    said = divisibility.said_by(error)
+    if unbacked_sizes.is_named(spec, said):  # data may be constants that count it, once the sizes that it is compared with are numbers
+        causes = causes | {*re.findall(r"\w+", said)}
     named = may & causes - specialized.keys()
     if named:
         return dict.fromkeys(with_quotients(spec, sorted({_dividend(spec, name) for name in named})), why)

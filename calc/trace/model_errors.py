@@ -55,6 +55,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         new = f"; {untried()}" if untried() else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
         raised = kind(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}")
+        raised.said = message
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
 

@@ -504,7 +504,7 @@ def test_a_quotient_of_a_quotient_is_exact_for_multiples_of_the_product() -> Non
     assert [] == failures(calc.check(derivation, B=3, S=56))
 
 
-class Grouped(nn.Module):
+class SharedKeys(nn.Module):
     """Layers in which several heads share one key, and pairs of a head's columns have one angle."""
 
     def __init__(self, n: Any) -> None:
@@ -523,10 +523,37 @@ class Grouped(nn.Module):
 
 def test_sizes_that_should_be_equal_are_multiples_and_no_bounds() -> None:
     """No more keys than layers, and no larger a batch, by chance: heads are a multiple of the keys, and nothing is at most the depth."""
-    s = Spec("grouped", {"B": 2, "d": 64, "h": 4, "g": 2, "L": 4}, Grouped, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
+    s = Spec("grouped", {"B": 2, "d": 64, "h": 4, "g": 2, "L": 4}, SharedKeys, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert {"d": "h", "h": "g", "d_per_h": 2} == {dim.name: dim.multiple_of for dim in derivation.dims if dim.multiple_of}
     assert {None} == {dim.at_most for dim in derivation.dims}
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=3, d=60, h=6, g=3, L=5))
+
+
+class Patches(nn.Module):
+    """Cuts an image into patches of p by p pixels."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.p, self.embed = n.p, nn.Linear(3 * n.p * n.p, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, channels, height, width = x.shape
+        p = self.p
+        patches = x.reshape(batch, channels, height // p, p, width // p, p).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        y: Tensor = self.embed(patches)
+        return y
+
+
+def test_two_sizes_that_one_operator_divides_are_multiples_at_once() -> None:
+    """Once the height is a multiple, the operator fails because of the width alone: nothing else is tried of either."""
+    dims = {"B": 2, "H": 32, "W": 32, "p": 4, "d": 8}
+    s = Spec("patches", dims, Patches, lambda n: (torch.randn(n.B, 3, n.H, n.W),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert ["assuming H to be a multiple of p", "assuming W to be a multiple of p"] == [p for p in progress if p.startswith("assuming")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, H=15, W=20, p=5, d=7))
