@@ -1,0 +1,128 @@
+"""Multiples that a step needs one after the other: of two sizes that fail at one line, of quotients of quotients, of what heads share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import Spec
+from tests.checks import failures
+
+
+class Pyramid(nn.Module):
+    """Halves an image three times, and puts the double of each half beside it, as detectors do."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.down = nn.ModuleList([nn.Conv2d(channels, 5, 3, 2, 1) for channels in (3, 5, 5)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        halves = [x]
+        for layer in self.down:
+            halves.append(layer(halves[-1]))
+        y = halves.pop()
+        while halves:
+            y = torch.cat([halves.pop(), nn.functional.interpolate(y, scale_factor=2)], 1)
+        return y
+
+
+def test_height_and_width_are_inferred_to_be_multiples_one_after_the_other() -> None:
+    """The same line fails because of the width, and then because of the height alone: the first multiple has settled its own."""
+    s = Spec("pyramid", {"B": 2, "H": 24, "W": 40}, Pyramid, lambda n: (torch.randn(n.B, 3, n.H, n.W),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert {"Eq(Mod(H, 8), 0)", "Eq(Mod(W, 8), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert ["assuming W to be a multiple of 8"] == [p for p in progress if p.startswith("assuming W")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, H=56, W=16))
+
+
+def test_less_is_tried_of_an_inferred_multiple_only_where_a_step_below_suffices() -> None:
+    """8 is needed: 4 is refused, so that 2 is not traced."""
+    s = Spec("pyramid", {"B": 2, "W": 24}, Pyramid, lambda n: (torch.randn(n.B, 3, 16, n.W),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert ["trying W as a multiple of 4"] == [p for p in progress if p.startswith("trying")]
+
+
+class Recurrent(nn.Module):
+    """Divides a signal's length by 2 and by 4, and runs a loop over what is left."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.halves, self.eighths = nn.Conv1d(1, 3, 3, 2, 1), nn.Conv1d(3, 5, 5, 4, 2)
+        self.over = nn.GRU(5, 5, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.over(self.eighths(self.halves(x)).transpose(1, 2))[0]
+        return y
+
+
+def test_a_quotient_of_a_quotient_is_exact_for_multiples_of_the_product() -> None:
+    s = Spec("recurrent", {"B": 2, "S": 88}, Recurrent, lambda n: (torch.randn(n.B, 1, n.S),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert ["assuming S to be a multiple of 8"] == [p for p in progress if p.startswith("assuming")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, S=56))
+
+
+class SharedKeys(nn.Module):
+    """Layers in which several heads share one key, and pairs of a head's columns have one angle."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.g, k = n.h, n.g, n.d // n.h
+        self.layers = nn.ModuleList([nn.ModuleList([nn.Linear(n.d, n.h * k), nn.Linear(n.d, n.g * k)]) for _ in range(n.L)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for query, key in self.layers:
+            q, k = query(x).unflatten(1, (self.h, -1)), key(x).unflatten(1, (self.g, -1))
+            angles = torch.arange(0, q.shape[-1], 2)
+            q = q * torch.cat([angles, angles])
+            x = (q * k.repeat_interleave(self.h // self.g, 1)).flatten(1)
+        return x
+
+
+def test_sizes_that_should_be_equal_are_multiples_and_no_bounds() -> None:
+    """No more keys than layers, and no larger a batch, by chance: heads are a multiple of the keys, and nothing is at most the depth."""
+    s = Spec("grouped", {"B": 2, "d": 64, "h": 4, "g": 2, "L": 4}, SharedKeys, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"d": "h", "h": "g", "d_per_h": 2} == {dim.name: dim.multiple_of for dim in derivation.dims if dim.multiple_of}
+    assert {None} == {dim.at_most for dim in derivation.dims}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, d=60, h=6, g=3, L=5))
+
+
+class Patches(nn.Module):
+    """Cuts an image into patches of p by p pixels."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.p, self.embed = n.p, nn.Linear(3 * n.p * n.p, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, channels, height, width = x.shape
+        p = self.p
+        patches = x.reshape(batch, channels, height // p, p, width // p, p).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        y: Tensor = self.embed(patches)
+        return y
+
+
+def test_two_sizes_that_one_operator_divides_are_multiples_at_once() -> None:
+    """Once the height is a multiple, the operator fails because of the width alone: nothing else is tried of either."""
+    dims = {"B": 2, "H": 32, "W": 32, "p": 4, "d": 8}
+    s = Spec("patches", dims, Patches, lambda n: (torch.randn(n.B, 3, n.H, n.W),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert ["assuming H to be a multiple of p", "assuming W to be a multiple of p"] == [p for p in progress if p.startswith("assuming")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, H=15, W=20, p=5, d=7))
