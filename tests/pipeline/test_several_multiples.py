@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -63,6 +64,7 @@ class Recurrent(nn.Module):
         return y
 
 
+@pytest.mark.slow
 def test_a_quotient_of_a_quotient_is_exact_for_multiples_of_the_product() -> None:
     s = Spec("recurrent", {"B": 2, "S": 88}, Recurrent, lambda n: (torch.randn(n.B, 1, n.S),), lambda module, x: module(x).sum())
     progress: list[str] = []
