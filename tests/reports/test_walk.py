@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,8 @@ SMALL = {"B": 2, "T": 8, "d": 12, "h": 3, "V": 17, "C": 8, "L": 2}
 
 @dataclass(frozen=True)
 class Printed:
-    """A step as it is read off the page. ``lines`` are its sides, the last one with numbers put in; ``value`` stands under them."""
+    """A step as it is read off the page. ``lines`` are its sides, the last one with numbers put in; ``value`` stands under them. One
+    without a number is a row of the table of peak candidates, which has one line: M₂ from M₁."""
 
     number: str
     title: str
@@ -80,6 +82,32 @@ def printed(text: str) -> Iterator[Printed]:
         )
 
 
+def tabled(text: str) -> dict[str, list[Printed]]:
+    """The rows of each table of peak candidates that say how a candidate follows from another one, by letter and in order."""
+    rows = re.findall(r'^\| <a id="(?:peak|first)-[^"]*"></a>([^|]*) \| ([\d,]+) \| ([A-Z])([₀-₉]+) = \$`([^`]*)`\$', text, re.MULTILINE)
+    by_letter: dict[str, list[Printed]] = {}
+    for name, value, letter, index, line in rows:
+        step = Printed("", f"{letter}{index}: {name}", (), (line,), int(value.replace(",", "")), "", "")
+        by_letter.setdefault(letter, []).append(step)
+    return by_letter
+
+
+def with_rows(steps: Sequence[Printed], rows: Mapping[str, Sequence[Printed]]) -> Iterator[Printed]:
+    """The steps, and each row of a table after the step of the candidate before it."""
+    left = {letter: list(own) for letter, own in rows.items()}
+    for step, following in itertools.zip_longest(steps, steps[1:]):
+        yield step
+        letter = moment(step).partition("_")[0]
+        until = moment(following).partition("_") if following is not None else ("", "", "")
+        while letter and left.get(letter) and (until[0] != letter or _index(left[letter][0]) < int(until[2])):
+            yield left[letter].pop(0)
+    assert not any(left.values())
+
+
+def _index(step: Printed) -> int:
+    return int(moment(step).partition("_")[2])
+
+
 def table_of_symbols(text: str) -> dict[str, tuple[str, str]]:
     """Symbol → value and source, as the page's table has them."""
     part = text.partition('<a id="symbols"></a>')[2].partition("\n## ")[2].partition("\n## ")[0]
@@ -89,7 +117,7 @@ def table_of_symbols(text: str) -> dict[str, tuple[str, str]]:
 
 def walked(page: Any) -> Walk:
     text = markdown.write(page)
-    steps = tuple(printed(text))
+    steps = tuple(with_rows(list(printed(text)), tabled(text)))
     assert any(step.lines for step in steps)
     return Walk(text, table_of_symbols(text), steps)
 
@@ -135,15 +163,17 @@ def test_every_step_of_the_page_is_read(page: Any, walk: Walk) -> None:
     """None is passed over."""
     steps = [step for chapter in page.chapters for step in chapter.steps]
 
-    assert [f"4.{step.number}" for step in steps] == [step.number for step in walk.steps]
+    in_tables = [step for step in steps if step.tabled and step.folded]
+    assert [f"4.{step.number}" for step in steps if step not in in_tables] == [step.number for step in walk.steps if step.number]
+    assert [step.title.partition(":")[0] for step in in_tables] == [step.title.partition(":")[0] for step in walk.steps if not step.number]
     assert len(steps) > 8
-    assert all(len(step.lines) == 3 or re.search(r"as in step", walk.text) for step in walk.steps)
+    assert all(len(step.lines) == 3 or re.search(r"as in step", walk.text) for step in walk.steps if step.number)
 
 
 def test_every_step_applies_one_rule_that_is_there(page: Any, walk: Walk) -> None:
     """One link to a rule in each that has lines, to a row of the table of rules; each is one of the registry or of the ways to add up."""
     rows = set(re.findall(r'\| <a id="(rule-[^"]+)"></a>', walk.text))
-    for step in walk.steps:
+    for step in (step for step in walk.steps if step.number):
         assert len(step.rules) == (1 if step.lines else 0), step.number
         assert set(step.rules) <= rows
     known = {*STEP_RULES, *REGISTRY.rules, *REGISTRY.frees}
@@ -167,7 +197,7 @@ def test_before_gives_after_in_every_step(walk: Walk) -> None:
         for step in walk.steps:
             if not step.lines:
                 continue
-            before, after, _ = step.lines
+            before, after = step.lines[0], step.lines[1 if step.number else 0]
             actual = evaluate(after, values)
             assert evaluate(before, values) == actual, (step.number, before, after)
             if moment(step):
@@ -178,7 +208,9 @@ def test_numbers_put_in_give_the_value(walk: Walk) -> None:
     """The third line has no symbol left, and comes to what is printed under it; so does the second at the sizes of the table."""
     values = sizes(walk)
     for step in walk.steps:
-        if step.lines:
+        if not step.number:
+            assert evaluate(step.lines[0], values) == step.value, step.title
+        elif step.lines:
             _, after, substituted = step.lines
             assert names(substituted) == set(), step.number
             assert evaluate(substituted, {}) == evaluate(after, values) == step.value, step.number
@@ -189,7 +221,7 @@ def test_numbers_put_in_give_the_value(walk: Walk) -> None:
 def test_every_step_says_how_it_was_verified(walk: Walk) -> None:
     """Proved symbolically, or checked at so many random points, five at least; and why it holds."""
     for step in walk.steps:
-        if not step.lines:
+        if not step.lines or not step.number:
             continue
         assert step.why, step.number
         assert step.badge.startswith(("∎ proved symbolically", "∴ checked at random points: ")), step.number
