@@ -65,13 +65,15 @@ _MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple
 
 
 def _first_words(error: BaseException) -> str:
-    """A message of few words as one line; of a longer one the first line, with the next where the first only introduces it."""
+    """The first line of a message, with the next one where the first only introduces it, and with the line that says what does not match.
+    """
     lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
-    whole = " ".join(lines)
-    return whole if len(whole) <= _FEW else " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:_MOST]
+    first = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+    mismatch = next((line for line in lines[1:] if "mismatch" in line and line not in first), "")
+    return f"{first[:_MOST]} {mismatch[:_MOST]}".rstrip()
 
 
-_FEW, _MOST = 300, 200  # characters
+_MOST = 200  # characters
 
 
 def _napkin_error(error: BaseException | None) -> NapkinError | None:
