@@ -11,6 +11,7 @@ from calc.derive.result import Candidate, Derivation
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
 from calc.options import TRAIN
+from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
 from calc.units import Unit
@@ -253,6 +254,6 @@ def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Express
     tree = at_hand(candidate.expr, derivation.sizes)
     if not isinstance(tree, Sum) or not expressions.names(tree) <= set(derivation.sizes):
         return None
-    terms = {term: int(value(term, derivation.sizes.__getitem__)) for term in tree.terms}
+    terms = {term: int(value(term, lambda name: evaluate_text(name, derivation.sizes))) for term in tree.terms}
     largest = max(terms, key=lambda term: terms[term])
     return (largest, terms[largest]) if terms[largest] > 0 else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import calc
 from calc.derive.live_bytes import Alive
@@ -17,6 +19,7 @@ from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange, ZeroStage, changes, peak_levers, zero_stages
 from calc.options import Options
 from calc.pipeline import pipeline
+from calc.spec import Spec
 from reports.page.conventions import options_in_words
 from reports.page.operator_words import in_words, place_in_words
 from reports.page.peak import PeakStory, caution, peak_story
@@ -339,3 +342,19 @@ def test_attention_without_a_kernel_is_not_called_fused(attend: Callable[[torch.
     )
 
     assert kernel == ("attention fused" in options_in_words(calc.derive(spec)))
+
+
+def test_the_largest_term_of_a_peak_in_a_rounded_quotient_has_its_share() -> None:
+    """A width that is halved and rounded down is a factor of the closed form as it stands."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(nn.Linear(n.f, n.f // 2), nn.Linear(n.f // 2, n.f))
+
+    s = Spec("halved", {"B": 3, "f": 7}, build, lambda n: (torch.randn(n.B, n.f),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+    story = peak_story(derivation, None)
+
+    assert "floor" in str(derivation["memory.peak"].text)
+    assert story is not None
+    assert story.term is not None
+    assert "%" in story.term_share
