@@ -10,25 +10,22 @@ from typing import Any
 import torch
 from torch import nn
 
-KEY = "compile"  # in calc.graph.exchanges
+from calc.platform.replaced import replaced
+
+_KEY = "compile"  # in calc.graph.exchanges
 
 
 @contextmanager
 def uncompiled(exchanged: Callable[[str], None] = lambda key: None) -> Iterator[None]:
-    """Context for building a model, in which torch.compile returns what it is given; ``exchanged(KEY)`` notes each call."""
-    originals = {(torch, "compile"): torch.compile, (nn.Module, "compile"): nn.Module.compile}
+    """Context for building a model, in which torch.compile returns what it is given and nn.Module.compile does nothing; each call is noted
+    as ``exchanged``, with its key there."""
 
     def returned(model: Any = None, **options: Any) -> Any:
-        exchanged(KEY)
+        exchanged(_KEY)
         return (lambda decorated: decorated) if model is None else model
 
     def left_as_it_is(module: nn.Module, *args: Any, **options: Any) -> None:
-        exchanged(KEY)
+        exchanged(_KEY)
 
-    for (owner, name), replacement in zip(originals, (returned, left_as_it_is), strict=True):
-        setattr(owner, name, replacement)
-    try:
+    with replaced(torch, compile=returned), replaced(nn.Module, compile=left_as_it_is):
         yield
-    finally:
-        for (owner, name), original in originals.items():
-            setattr(owner, name, original)

@@ -23,6 +23,7 @@ from calc.experiment.precision import MasterWeights, autocast, cast, gradient_sc
 from calc.experiment.uncompiled import uncompiled
 from calc.measure.collector import collector_off
 from calc.options import MASTER, Options
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensor, TracingContext, foreign_functions, onednn_is_on, set_onednn
 from calc.spec import Sizes, Spec
 from calc.symbolic.assignments import TYPED, sizes_text
@@ -162,11 +163,8 @@ def _no_fake_tensors(spec: Spec) -> Iterator[None]:
             " run the check again, from the trace on disk, or keep that tensor as a buffer of the module"
         )
 
-    setattr(FakeTensor, "__torch_dispatch__", classmethod(refuse))  # noqa: B010  # a method is no variable to mypy
-    try:
+    with replaced(FakeTensor, __torch_dispatch__=classmethod(refuse)):
         yield
-    finally:
-        setattr(FakeTensor, "__torch_dispatch__", original)  # noqa: B010  # as above
 
 
 def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Training:
@@ -244,8 +242,5 @@ def without_onednn() -> Iterator[None]:
         finally:
             set_onednn(enabled)
 
-    functions.lstm = lstm
-    try:
+    with replaced(functions, lstm=lstm):
         yield
-    finally:
-        functions.lstm = by_default

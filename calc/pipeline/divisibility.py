@@ -72,8 +72,8 @@ def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
     number of pixels wide, but not high; heads that share keys, and then a width of which each has a part."""
     declared = {name: dim.multiple_of for name, dim in trying.dims.items() if dim != top.spec.dims.get(name) and isinstance(dim, Dim)}
     before, after = said_by(top.failure), said_by(error)
-    named = set(_named(trying, after))
-    if named and declared.keys() & _named(top.spec, before) and not declared.keys() & named:
+    named = set(named_in(trying, after))
+    if named and declared.keys() & named_in(top.spec, before) and not declared.keys() & named:
         return True
     divides = any(pair in declared.items() for pair in _divided(top.spec, before))
     return divides and not any(name in declared for name, _ in _divided(trying, after))
@@ -237,7 +237,7 @@ def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
     if isinstance(failure, RoundedShareError):
         return _rounded(spec, failure.pairs)
     error = _without_advice(str(failure))
-    named = _named(spec, error)
+    named = named_in(spec, error)
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
     others = () if unbacked_sizes.is_named(spec, error) else spec.dims  # no other size is at fault for what data determine
@@ -260,7 +260,7 @@ def _rounded(spec: Spec, pairs: Sequence[tuple[str, str | int]]) -> list[tuple[s
 
 def _divided(spec: Spec, text: str) -> list[tuple[str, int | str]]:
     """Sizes that are divided and rounded in ``text``, with their divisors: ``(S - P)//P`` would be exact for multiples of P."""
-    named, text = _named(spec, text), _in_dimensions(spec, text)
+    named, text = named_in(spec, text), _in_dimensions(spec, text)
     ceilings = [(whole, int(more.replace(" ", "")), part) for whole, more, part in _CEILING.findall(text)]
     rounded_up = [_whole(spec, whole, part) for whole, more, part in ceilings if int(part) > 1 and more in (-1, int(part) - 1)]
     quotients: list[tuple[str, str]] = []
@@ -343,7 +343,7 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
 
 def as_numbers(spec: Spec, error: str) -> Spec:
     """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest."""
-    names = dict.fromkeys((*_named(spec, _without_advice(error)), *spec.dims))
+    names = dict.fromkeys((*named_in(spec, _without_advice(error)), *spec.dims))
     order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", error)))
     return replace(spec, may_specialize=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
@@ -362,7 +362,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*|\d+", text)
 
 
-def _named(spec: Spec, text: str) -> list[str]:
+def named_in(spec: Spec, text: str) -> list[str]:
     """The dimensions that a text names."""
     named = {_dimension(spec, word) for word in _words(text)}
     return [name for name in spec.dims if name in named]

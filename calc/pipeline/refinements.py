@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -188,7 +187,7 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
     said = divisibility.said_by(error)
     if unbacked_sizes.is_named(spec, said):  # data may be constants that count it, once the sizes that it is compared with are numbers
-        causes = causes | {*re.findall(r"\w+", said)}
+        causes = causes | {*divisibility.named_in(spec, said)}
     named = may & causes - specialized.keys()
     if named:
         return dict.fromkeys(with_quotients(spec, sorted({_dividend(spec, name) for name in named})), why)

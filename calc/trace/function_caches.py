@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from calc.platform.model_files import FILES, attributes, function_of, remembers, restored
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensor, no_modes
 from calc.trace.recorder import tensors_in
 
@@ -43,11 +44,8 @@ def _importing_outside() -> Iterator[None]:
         with no_modes():
             original(loader, module)
 
-    setattr(SourceFileLoader, "exec_module", outside)  # noqa: B010  # a method is no variable to mypy
-    try:
+    with replaced(SourceFileLoader, exec_module=outside):
         yield
-    finally:
-        setattr(SourceFileLoader, "exec_module", original)  # noqa: B010  # as above
 
 
 @contextlib.contextmanager

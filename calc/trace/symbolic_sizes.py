@@ -22,8 +22,8 @@ import torch
 
 from calc.errors import DataDependentError, ReadByTorchError, SpecializationError
 from calc.graph.step import Guard
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
-from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.size_text import guard_text, has_other_text, simplified, size_text
 from calc.trace.source_lines import user_line
 

@@ -335,3 +335,21 @@ def test_weights_may_be_solved_for_when_a_module_is_built() -> None:
 
     assert "d*f" == derivation["parameters"].text
     assert [] == failures(calc.check(derivation))
+
+
+def test_a_size_that_constants_determine_where_others_are_numbers_is_not_data_dependent() -> None:
+    """Each row has one positive and 2·B − 2 negatives (SimCLR): labels made of positions count them once B is a number."""
+
+    def contrasted(module: nn.Module, x: Tensor) -> Tensor:
+        rows = torch.cat([module(x), module(x + 1)])
+        labels = torch.arange(x.shape[0]).repeat(2)
+        same = (labels[None] == labels[:, None]).float()[~torch.eye(rows.shape[0], dtype=torch.bool)].view(rows.shape[0], -1)
+        scores = (rows @ rows.T)[~torch.eye(rows.shape[0], dtype=torch.bool)].view(rows.shape[0], -1)
+        return scores[same.bool()].view(rows.shape[0], -1).sum() - scores[~same.bool()].view(rows.shape[0], -1).logsumexp(1).sum()
+
+    s = Spec("contrasted", {"B": 5, "d": 7}, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(n.B, n.d),), contrasted)
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"B": 5} == derivation.specialized
+    assert {"B", "d"} == set(derivation.sizes)
+    assert [] == failures(calc.check(derivation, d=11))

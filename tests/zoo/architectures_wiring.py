@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from tests.zoo.exhibit import network
+from tests.zoo.exhibit import INDEXED, network
 
 ROWS = {"B": 3, "d": 5, "f": 7}
 OTHER_ROWS = {"B": 11, "d": 13, "f": 2}
@@ -133,7 +133,7 @@ network(
     Quantized,
     lambda n: (torch.rand(n.B, n.d),),
     {"B": 7, "d": 13, "V": 17},
-    unmeasured=frozenset(("parameters.active", "parameters.non_embedding")),
+    unmeasured=INDEXED,
 )
 
 # -- inputs, outputs, calls -------------------------------------------------------------------------------------------------------

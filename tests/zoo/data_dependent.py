@@ -9,13 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.zoo.exhibit import network, operators
-
-# Sizes that differ each time they are met give sums, not maxima.
-PEAKS = frozenset(("memory.peak", "memory.peak.first_step"))
-# A run with data-dependent sizes does not show which rows are a token's, nor one that indexes a parameter whether it is a table.
-ACTIVE = frozenset(("parameters.active",))
-INDEXED = ACTIVE | {"parameters.non_embedding"}
+from tests.zoo.exhibit import ACTIVE, INDEXED, PEAKS, network, operators
 
 
 class Looped(nn.Module):

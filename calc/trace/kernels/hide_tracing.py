@@ -7,7 +7,6 @@ it is being traced gets False, and calls with a causal mask are noted before tor
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 
 from calc.graph.step import Call
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses
 
 
@@ -24,28 +24,6 @@ class _NeverFake:
 
 
 _INIT_FUNCTIONS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_"))
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Context in which attributes of ``owner`` are replaced. A partial function takes the name of the function that it replaces: libraries
-    read it.
-
-    Afterwards, attributes that ``owner`` inherited are inherited again.
-    """
-    own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
-    for name, value in attributes.items():
-        if isinstance(value, functools.partial):
-            functools.update_wrapper(value, getattr(owner, name))
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for name in attributes:
-            if name in own:
-                setattr(owner, name, own[name])
-            else:
-                delattr(owner, name)
 
 
 @contextlib.contextmanager

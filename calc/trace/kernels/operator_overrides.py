@@ -13,10 +13,10 @@ import torch.backends.opt_einsum
 from torch import nn
 
 from calc.experiment.uncompiled import uncompiled
+from calc.platform.replaced import replaced
 from calc.platform.sized_list import SizedList
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
 from calc.trace.kernels.composites import OperatorNames
-from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import note_made_from

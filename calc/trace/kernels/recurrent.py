@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import foreign_functions
-from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.values.sequence_lengths import each_of
 
 Hidden = Any  # the state of a layer: a tensor, or for an LSTM (hidden, cell)

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import sympy as sp
 import torch
 
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import CeilToInt, FloorDiv, FloorToInt, RoundToInt, SymNode, TruncToInt
-from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.symbolic_sizes import SizeEnv
 
 _ROUNDINGS = {"trunc": TruncToInt, "floor": FloorToInt, "ceil": CeilToInt, "round": RoundToInt}

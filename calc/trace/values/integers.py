@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from calc.trace.kernels.hide_tracing import replaced
+from calc.platform.replaced import replaced
 from calc.trace.symbolic_sizes import SizeEnv
 
 _PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}

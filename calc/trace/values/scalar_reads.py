@@ -22,7 +22,7 @@ from typing import Any, Never
 import torch
 
 from calc.errors import DataDependentError
-from calc.trace.kernels.hide_tracing import replaced
+from calc.platform.replaced import replaced
 from calc.trace.source_lines import user_line
 from calc.trace.values import asserts
 from calc.trace.values.constant_propagation import has_constant_values

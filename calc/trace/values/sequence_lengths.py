@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from calc.errors import DataDependentError
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import foreign_functions, no_dispatch
-from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.source_lines import user_line
 from calc.trace.values.constant_propagation import attach_values, constant_values
 from calc.trace.values.elements import AffineIndex, elements_of, note_elements

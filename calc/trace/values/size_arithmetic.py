@@ -23,8 +23,8 @@ import sympy as sp
 import torch
 
 from calc.platform.model_files import FILES
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import sym_log2
-from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.symbolic_sizes import SizeEnv
 
 _WORD = re.compile(r"\b(?:int|float|range|len|type)\b")

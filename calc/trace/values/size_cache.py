@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import ShapeEnv, SymNode
-from calc.trace.kernels.hide_tracing import replaced
 
 # Arithmetic and comparisons of two sizes; the remaining operations of a SymNode are rare.
 _BINARY = ("add", "sub", "mul", "mod", "int_floordiv", "eq", "ne", "gt", "lt", "le", "ge", "sym_min", "sym_max", "and_", "or_")
