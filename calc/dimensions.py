@@ -290,6 +290,13 @@ def _check_divides(name: str, dim: Dim, values: Mapping[str, int]) -> None:
         )
 
 
+def smallest_fitting(dim: Dim, value: int) -> int:
+    """The smallest size ≥ ``value`` that is a number of patterns of this dimension; ``value`` itself where it has none."""
+    if not isinstance(dim.multiple_of, int):
+        return value
+    return dim.plus + max(1, -((dim.plus - value) // dim.multiple_of)) * dim.multiple_of
+
+
 def _check_pattern(name: str, value: int, divisor: int, plus: int) -> None:
     if value <= plus or (value - plus) % divisor:
         several = f"a multiple of {divisor} and {plus} more" if divisor > 1 else f"more than {plus}"

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import settings
 
 from calc.platform import model_files
+from calc.platform.garbage import BETWEEN_SEARCHES
 
 # One thread for a worker that shares the machine with others: the threads of several wait for one another most of the time.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-gc.set_threshold(2_000_000, 10, 100)  # what is searched is mostly traces that tests keep, and there is little garbage in them
+gc.set_threshold(BETWEEN_SEARCHES, 10, 100)  # what is searched is mostly traces that tests keep, and there is little garbage in them
 _searched_at = [0]
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples

@@ -46,10 +46,20 @@ class PeakCandidate:
 def place_of(peak: PeakCandidate) -> PeakPlace:
     """Where a peak candidate is: the operator before it, in which iteration of each loop, and at which of its calls in that iteration."""
     (phase, operator, module_path, _), (*loops, call) = peak.label
-    short = operator.removeprefix("aten.").rsplit(".", 1)[0]
     several = len(loops) > 1
     iterations = (_which(*at, "iteration", f" of loop {number}" if several else "") for number, at in enumerate(loops, 1))
-    return PeakPlace(phase, short, module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
+    return PeakPlace(phase, _short(operator), module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
+
+
+def highest_place(trace: StepTrace, step: int) -> PeakPlace:
+    """Where the peak of a step of one concrete trace is."""
+    operator = trace.ops[max(live_points(trace, step, int), key=lambda point: point.live).op]
+    return PeakPlace(operator.phase, _short(operator.name), operator.module_path)
+
+
+def _short(operator: str) -> str:
+    """The name without its namespace and overload: ``aten.mm.default`` → ``mm``."""
+    return operator.removeprefix("aten.").rsplit(".", 1)[0]
 
 
 def _which(end: str, number: int, noun: str, of: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calc.dimensions import Dim
+from calc.dimensions import Dim, smallest_fitting
 from calc.errors import UnbackedSizeError
 from calc.graph.basis import Basis, in_dimensions
 from calc.graph.guards import divides
@@ -55,7 +55,7 @@ def with_bound(spec: Spec, name: str, loop: str) -> Inferred:
 
 
 def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
-    """``spec`` with the dimensions and bounds that the trace of ``graph`` discovered."""
+    """``spec`` with the dimensions and bounds that the trace of ``graph`` discovered; its sizes for checks fit them."""
     declared = spec.dimensions
     added = {
         d.name: replace(declared[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in declared else _dim(d)
@@ -64,7 +64,10 @@ def with_traced_dimensions(spec: Spec, graph: Graph) -> Spec:
     }
     traced = {d.name for d in graph.dims}
     removed = {name for name, dim in declared.items() if dim.tied and dim.because and name not in traced}  # inferred for other sizes
-    return replace(spec, dims={n: d for n, d in {**spec.dims, **added}.items() if n not in removed}) if added or removed else spec
+    check_at = {name: smallest_fitting(added.get(name, declared[name]), size) for name, size in spec.check_at.items()}
+    if not added and not removed and check_at == spec.check_at:
+        return spec
+    return replace(spec, dims={n: d for n, d in {**spec.dims, **added}.items() if n not in removed}, check_at=check_at)
 
 
 def _dim(d: TracedDim) -> Dim:

@@ -1,6 +1,7 @@
-"""Changes of a step that lower its peak memory, each with the peak of its own derivation. Torch-free.
+"""Changes of a step that lower its peak memory, each with the peak of its own step. Torch-free.
 
-No effect is quoted or estimated: each change is derived as a step of its own, and a change that the model refuses is left out.
+No effect is quoted or estimated: each change is derived, or counted in a trace at these sizes, as a step of its own. A change that the
+model refuses is left out.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calc.derive.names import PeakPlace
+from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Candidate, Derivation
 from calc.derive.to_json import number
 from calc.errors import NapkinError
+from calc.graph.step import StepTrace
 from calc.options import NAMED_OPTIMIZERS, TRAIN, Options
 
 BATCH = "B"
-Derive = Callable[[Options, Mapping[str, int]], Derivation]
+Changed = Callable[[Options, Mapping[str, int]], Derivation | StepTrace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +60,50 @@ def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[St
         yield StepChange({"implementation": "fused"})
 
 
-def peak_levers(derivation: Derivation, derive: Derive) -> tuple[PeakLever, ...]:
-    """The changes of a step by the peak that they give, lowest first. ``derive`` derives the same model with options at sizes."""
+def peak_levers(derivation: Derivation, changed: Changed) -> tuple[PeakLever, ...]:
+    """The changes of a step by the peak that they give, lowest first. ``changed`` returns the step of the same model with options at sizes,
+    derived or traced."""
     if derivation.quantities.get("memory.peak") is None or derivation["memory.peak"].value is None:
         return ()
-    levers = (_lever(derivation, change, derive) for change in changes(derivation.options, derivation.sizes))
+    levers = (_lever(derivation, change, changed) for change in changes(derivation.options, derivation.sizes))
     return tuple(sorted((lever for lever in levers if lever is not None), key=lambda lever: lever.peak))
 
 
-def _lever(derivation: Derivation, change: StepChange, derive: Derive) -> PeakLever | None:
-    """The effect of a change; ``None`` if its step has no derivation or no peak."""
+def _lever(derivation: Derivation, change: StepChange, changed: Changed) -> PeakLever | None:
+    """The effect of a change; ``None`` if its step cannot be derived or has no peak."""
     try:
         if change.options:
-            changed = derive(Options(**{**derivation.options, **change.options}), change.sizes)
+            step = changed(Options(**{**derivation.options, **change.options}), change.sizes)
         else:
-            changed = derivation.at_sizes(change.sizes)
+            step = derivation.at_sizes(change.sizes)
     except NapkinError:
         return None
-    peak = changed["memory.peak"]
+    if isinstance(step, StepTrace):
+        return _counted(derivation, change, step)
+    peak = step["memory.peak"]
     if peak.value is None:
         return None
     largest = peak.largest_candidate
-    return PeakLever(change, peak.value, largest.at if largest is not None else None, matmul(changed))
+    return PeakLever(change, peak.value, largest.at if largest is not None else None, matmul(step))
+
+
+def _counted(derivation: Derivation, change: StepChange, trace: StepTrace) -> PeakLever:
+    """The effect of a change by a trace of its step, counted by the rules of ``derivation``. Its matmul FLOPs are unknown where those of
+    ``derivation`` are."""
+    from calc.derive.peak import highest_place
+
+    assert derivation.count_trace is not None
+    counts = derivation.count_trace(trace)
+    flops = None if matmul(derivation) is None else sum(counts.get(name, 0) for name in _MATMUL)
+    return PeakLever(change, counts["memory.peak"], highest_place(trace, QUANTITIES["memory.peak"].step or 0), flops)
+
+
+_MATMUL = ("flops.forward.matmul", "flops.backward.matmul")
 
 
 def matmul(derivation: Derivation) -> int | None:
     """The matmul FLOPs of forward and backward; ``None`` if one of them is unknown."""
-    names = [name for name in ("flops.forward.matmul", "flops.backward.matmul") if name in derivation.quantities]
+    names = [name for name in _MATMUL if name in derivation.quantities]
     values = [derivation[name].value for name in names]
     return None if None in values else sum(value for value in values if value is not None)
 

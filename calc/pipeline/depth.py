@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calc.dimensions import ordered_names
+from calc.dimensions import Dim, ordered_names, smallest_fitting
 from calc.errors import (
     CertificateError,
     NapkinError,
     NoPeakError,
     OtherPathError,
     SizesError,
+    SpecError,
     SpecializationError,
     TraceError,
     UnbackedSizeError,
@@ -28,10 +30,6 @@ from calc.spec import Spec
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
     from calc.trace.tracer import TracedRuns
-import math
-
-from calc.dimensions import Dim
-from calc.errors import SpecError
 
 # How many trip counts are tried for a loop whose size may also be specialized.
 _TRIES_OF_UNROLLED = 2
@@ -236,7 +234,7 @@ def in_patterns(spec: Spec, sizes: Mapping[str, int], options: Options) -> Spec:
     changed = {name: dim for name, dim in changed.items() if dim != dims[name]}
     if not changed:
         return spec
-    check_at = {name: _fitting(changed[name], value) if name in changed else value for name, value in spec.check_at.items()}
+    check_at = {name: smallest_fitting(changed[name], value) if name in changed else value for name, value in spec.check_at.items()}
     kinds = ", ".join(f"{name} = {dim.multiple_of} n + {dim.plus}" for name, dim in changed.items())
     return replace(spec, dims={**spec.dims, **changed}, check_at=check_at, key=f"{spec.key}, {kinds}" if spec.key else "")
 
@@ -260,10 +258,3 @@ def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
 
 def _fits(value: int, together: int, plus: int) -> bool:
     return value > plus and (value - plus) % together == 0
-
-
-def _fitting(dim: Dim, value: int) -> int:
-    """The smallest size ≥ ``value`` that is valid for this dimension."""
-    assert isinstance(dim.multiple_of, int)
-    patterns = max(1, -((dim.plus - value) // dim.multiple_of))
-    return dim.plus + patterns * dim.multiple_of

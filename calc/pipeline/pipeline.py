@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calc.derive.result import Derivation
-from calc.dimensions import ordered_names
 from calc.errors import BadInputError, CertificateError, NapkinError, RefusedOperatorError, SizesError, TraceError
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, TracePlan, outcome_of, refined, simplified
@@ -21,6 +20,7 @@ from calc.pipeline.certificates import Certifier, analysed
 from calc.pipeline.depth import Attempts, in_patterns
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed, multiples_needed
+from calc.platform.garbage import rarely_searched
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 _Analysed = tuple[Graph, "Analysis | None"]
+_GENERAL = ""  # the case of the graph that depends on the spec alone
 
 
 def _silent(_: str) -> None:
@@ -40,13 +41,12 @@ def _silent(_: str) -> None:
 @dataclass(frozen=True)
 class Run:
     """How a spec is traced, and the ``registry`` of rules that derives its closed forms. ``made`` holds traces in memory, by dimensions and
-    case: other sizes reuse the general graph. ``specialized`` names dimensions that are numbers from the start, each with the reason."""
+    case: other sizes reuse the general graph."""
 
     options: Options = field(default_factory=Options)
     cache: bool = True
     progress: Progress = _silent
     registry: Registry = field(default_factory=lambda: REGISTRY)
-    specialized: Mapping[str, str] = field(default_factory=dict)
     made: dict[tuple[str, str], _Analysed] = field(default_factory=dict)
     read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
 
@@ -69,14 +69,6 @@ class Run:
             store.write(made[0])
             self.made[key] = made
         return made
-
-    def general_case(self, spec: Spec, sizes: Mapping[str, int]) -> str:
-        """The case of the general graph: empty, or with dimensions specialized from the start, their values."""
-        if not self.specialized:
-            return ""
-        values = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))
-        numbers = {name: values[name] for name in self.specialized}
-        return f"specialized {numbers}"
 
     def discards(self) -> bool:
         """Discard graphs read from the cache, on disk and in memory, so that they are traced once more. Returns whether there were any."""
@@ -149,18 +141,7 @@ def derive(
         raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({message}): trace the model again") from error
 
 
-def derive_at(derivation: Derivation, spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation:
-    """The derivation of ``spec`` with the options of ``run``, at ``sizes`` alone. ``derivation`` is that of the same model.
-
-    Its sizes are numbers in the trace, which takes a fraction of the time of one with symbols; only trip counts of ``derivation`` remain
-    symbols. Where no such trace is possible, the general derivation.
-    """
-    numbers = dict.fromkeys((name for name in _numbers(derivation) if name in spec.dims), _ONE_SETTING)
-    at_numbers = Run(run.options, run.cache, run.progress, run.registry, numbers)
-    outcome = outcome_of(lambda: derived(spec, sizes, at_numbers))
-    return derived(spec, sizes, run) if isinstance(outcome, Refusal) else outcome
-
-
+@rarely_searched()
 def derived(spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation:
     """``derive`` of a spec, traced as ``run`` says, by the rules of its registry."""
     from calc.derive.closed_forms import derived_anywhere
@@ -168,24 +149,11 @@ def derived(spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation:
     return derived_anywhere(spec, sizes, lambda requested: _from_intact_cache(spec, requested, run))
 
 
-_ONE_SETTING = "the step is derived at this size alone"
-# In a trace with larger numbers, evaluating what depends on sizes and constants alone would take too long.
-_LARGEST_NUMBER = 2**18
-
-
-def _numbers(derivation: Derivation) -> list[str]:
-    """The dimensions that can be numbers at the sizes of ``derivation``: those that neither contain a trip count nor follow from one."""
-    symbols = {*derivation.trip_counts, *(dim.name for dim in derivation.dims if dim.value > _LARGEST_NUMBER)}
-    for dim in derivation.dims:
-        texts = (dim.expr if dim.tied else None, dim.at_most, dim.multiple_of)
-        symbols |= {dim.name} if any(symbols & {*ordered_names(text)} for text in texts if isinstance(text, str)) else set()
-    return [dim.name for dim in derivation.dims if dim.name not in symbols]
-
-
 # Raised by a well-formed graph that no real step produces, e.g. an operator with a missing shape.
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+@rarely_searched()
 def _from_intact_cache(spec: Spec, sizes: Mapping[str, int], run: Run) -> TracedGraph:
     """``_with_closed_forms``, but if cached graphs are inconsistent or their closed forms fail a certificate, the cache is corrupt: the
     step is traced once more."""
@@ -244,8 +212,8 @@ def _certified_at(graph: Graph) -> str:
     return f"{dict(graph.specialized)} {[dict(trace.sizes) for trace in graph.certificates]} {{{cases}}}"
 
 
-# Longer steps are not traced once more for their live bytes, e.g. a loop over positions.
-_MOST_REPLAYED = 40_000
+# A longer step is not traced at its own sizes, e.g. a loop over positions.
+_MOST_CALLS = 40_000
 
 
 def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timeline:
@@ -258,12 +226,23 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
         raise BadInputError(f"{derivation.model} was not derived from a trace here: derive it with calc.derive")
     live = derivation.replay(None)
     exact = not live.fewer and live.operators == derivation.ledger.calls and derivation["memory.peak"].text is not None
-    if exact or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
+    if exact or derivation.spec is None or derivation.ledger.calls > _MOST_CALLS:
         return live
     from calc.trace import trace_at
 
     progress("tracing the step at these sizes")
     return derivation.replay(trace_at(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
+
+
+def derived_or_traced(derivation: Derivation, spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation | StepTrace:
+    """The step of ``spec`` with the options of ``run`` at ``sizes`` alone: a trace at exactly these, which needs no closed form and no
+    certificate. The derivation, where the step is too long or a size depends on data. ``derivation`` is that with other options.
+    """
+    if derivation.ledger.calls <= _MOST_CALLS:
+        trace = outcome_of(lambda: _trace_at(spec, run.options, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))))
+        if not isinstance(trace, Refusal):
+            return trace
+    return derived(spec, sizes, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +263,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)
 
-    first = TracePlan(spec, sizes or {}, run.options, specialized=run.specialized, given=spec)
+    first = TracePlan(spec, sizes or {}, run.options, given=spec)
     outcome, plan = refined(first, attempt, REFINEMENTS, run.progress)
     if isinstance(outcome, Refusal):
         raise _error_for_user(spec, plan, outcome.error)
@@ -318,8 +297,7 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
     of these sizes, if the general graph does not hold there."""
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
-    general = run.general_case(spec, sizes)
-    made = run.cached(spec, general, lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
+    made = run.cached(spec, _GENERAL, lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
         return made
     inferred = unbacked_sizes.with_traced_dimensions(spec, made[0])
@@ -327,10 +305,8 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     graph = _with_values(made[0], values)
     if graph.failed_guards(values):
         at_values = TracePlan(inferred, values, plan.options)
-        analysis = functools.partial(run.analysed, spec, general, graph)
-        case = outcome_of(
-            lambda: run.cached(inferred, f"{general}{values}", lambda: _special_case(graph, analysis, at_values, once.certifier))
-        )
+        analysis = functools.partial(run.analysed, spec, _GENERAL, graph)
+        case = outcome_of(lambda: run.cached(inferred, f"{values}", lambda: _special_case(graph, analysis, at_values, once.certifier)))
         if isinstance(case, Refusal):
             return replace(case, of_case=True)
         return Planned(*case, inferred, plan)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from calc.errors import NapkinError
+from calc.platform.garbage import BETWEEN_SEARCHES
 from reports import process
 from reports.cli.common import given_once
 from reports.process import INTERRUPTED, PIPE_CLOSED, REFUSED, SUCCESS, interrupted
@@ -274,11 +275,6 @@ _DEBUG = "NAPKIN_DEBUG"
 _NO_MEMORY = "there is not enough memory for this: choose smaller sizes, or a machine with more"
 _LONGEST = 1_500  # characters of a refusal, whatever names are in it
 
-# Objects between two searches for cycles. What a command makes it mostly keeps to its end, and a search goes through all of it;
-# at the default of 700 a derivation spends a fifth of its time on them, and one of a large model has fewer than two million.
-_BETWEEN_COLLECTIONS = 2_000_000
-
-
 def main() -> NoReturn:
     """``napkin`` where this package is imported already; the console script starts with ``reports.main``."""
     process.main(run)
@@ -286,7 +282,7 @@ def main() -> NoReturn:
 
 def run() -> int:
     """The exit status of the command of this process."""
-    gc.set_threshold(_BETWEEN_COLLECTIONS)
+    gc.set_threshold(BETWEEN_SEARCHES)
     atexit.register(_skip_last_collection)
     try:
         napkin.main()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from calc.derive.result import Derivation
     from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.coverage import Ledger
+    from calc.graph.step import StepTrace
     from calc.memory.checkpoint import Checkpoint
     from calc.memory.inference import Inference
     from calc.memory.peak_levers import PeakLever
@@ -147,14 +148,14 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
     number = sum(bool(change.options) for change in changes(derivation.options, derivation.sizes))
     seconds = [0.0]
 
-    def changed(options: Options, sizes: Mapping[str, int]) -> Derivation:
+    def changed(options: Options, sizes: Mapping[str, int]) -> Derivation | StepTrace:
         changed_options = ", ".join(f"{name} {value}" for name, value in options.to_json().items() if value != derivation.options.get(name))
         about = f", about {seconds[-1]:.0f} s as the one before" if seconds[-1] >= 1 else ""
         progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {changed_options}{about}")
         begin = time.perf_counter()
         try:
             at = {**request.sizes, **sizes}
-            return pipeline.derive_at(derivation, spec, at, pipeline.Run(options, request.cache, progress))
+            return pipeline.derived_or_traced(derivation, spec, at, pipeline.Run(options, request.cache, progress))
         finally:
             seconds.append(time.perf_counter() - begin)
 

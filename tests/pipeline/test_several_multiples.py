@@ -128,3 +128,25 @@ def test_two_sizes_that_one_operator_divides_are_multiples_at_once() -> None:
     assert ["assuming H to be a multiple of p", "assuming W to be a multiple of p"] == [p for p in progress if p.startswith("assuming")]
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=3, H=15, W=20, p=5, d=7))
+
+
+class Chunked(nn.Module):
+    """Sums a sequence in chunks of 8."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return y.reshape(y.shape[0], -1, 8, y.shape[-1]).sum(2)
+
+
+def test_sizes_for_checks_are_raised_to_the_inferred_multiple() -> None:
+    """The spec would have run the check at a length of 5."""
+    dims = {"B": 3, "T": 64, "d": 11}
+    s = Spec("chunked", dims, Chunked, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum(), check_at={"T": 5})
+    report = calc.check(calc.derive(s, cache=False, optimizer="sgd"))
+
+    assert [] == failures(report)
+    assert {"B": 3, "T": 8, "d": 11} == {**report.sizes}
