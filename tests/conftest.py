@@ -37,13 +37,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """What a test leaves behind is searched for garbage only after another four GiB: traces that are kept are millions of objects."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if peak > _searched_at[0] + 4 * 2**20:  # KiB; bytes on macOS, where it is searched more often
-        _searched_at[0] = peak
+    """What tests leave behind is searched for garbage only after another two GiB: traces that are kept are millions of objects."""
+    if _resident() > _searched_at[0] + 2 * 2**30:
         gc.unfreeze()
         gc.collect()
+        _searched_at[0] = _resident()
     gc.freeze()
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has; where the system does not say so, the most that it has had."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @pytest.fixture(scope="module", autouse=True)
