@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calc.derive.result import Derivation
+from calc.dimensions import ordered_names
 from calc.errors import BadInputError, CertificateError, NapkinError, RefusedOperatorError, SizesError, TraceError
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Refusal, TracePlan, outcome_of, refined, simplified
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 _Analysed = tuple[Graph, "Analysis | None"]
-_GENERAL = ""  # the case of the graph that depends on the spec alone
 
 
 def _silent(_: str) -> None:
@@ -41,12 +41,13 @@ def _silent(_: str) -> None:
 @dataclass(frozen=True)
 class Run:
     """How a spec is traced, and the ``registry`` of rules that derives its closed forms. ``made`` holds traces in memory, by dimensions and
-    case: other sizes reuse the general graph."""
+    case: other sizes reuse the general graph. ``specialized`` names dimensions that are numbers from the start, each with the reason."""
 
     options: Options = field(default_factory=Options)
     cache: bool = True
     progress: Progress = _silent
     registry: Registry = field(default_factory=lambda: REGISTRY)
+    specialized: Mapping[str, str] = field(default_factory=dict)
     made: dict[tuple[str, str], _Analysed] = field(default_factory=dict)
     read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
 
@@ -69,6 +70,14 @@ class Run:
             store.write(made[0])
             self.made[key] = made
         return made
+
+    def general_case(self, spec: Spec, sizes: Mapping[str, int]) -> str:
+        """The case of the general graph: empty, or with dimensions specialized from the start, their values."""
+        if not self.specialized:
+            return ""
+        values = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))
+        numbers = {name: values[name] for name in self.specialized}
+        return f"specialized {numbers}"
 
     def discards(self) -> bool:
         """Discard graphs read from the cache, on disk and in memory, so that they are traced once more. Returns whether there were any."""
@@ -235,14 +244,39 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
 
 
 def derived_or_traced(derivation: Derivation, spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation | StepTrace:
-    """The step of ``spec`` with the options of ``run`` at ``sizes`` alone: a trace at exactly these, which needs no closed form and no
-    certificate. The derivation, where the step is too long or a size depends on data. ``derivation`` is that with other options.
+    """The step of ``spec`` with the options of ``run`` at ``sizes`` alone; ``derivation`` is that with other options.
+
+    A trace at exactly these sizes needs no closed form and no certificate. A deep stack of equal layers is derived, as fewer layers are
+    traced for that; its sizes are numbers but for its depth. Where neither is possible, the general derivation.
     """
-    if derivation.ledger.calls <= _MOST_CALLS:
-        trace = outcome_of(lambda: _trace_at(spec, run.options, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))))
-        if not isinstance(trace, Refusal):
-            return trace
-    return derived(spec, sizes, run)
+    numbers = dict.fromkeys((name for name in _numbers(derivation) if name in spec.dims), "the step is derived at this size alone")
+    at_numbers = Run(run.options, run.cache, run.progress, run.registry, numbers)
+    step: Derivation | StepTrace | Refusal
+    if derivation.ledger.calls > _MOST_CALLS or _is_deep(derivation):
+        step = outcome_of(lambda: derived(spec, sizes, at_numbers))
+    else:
+        step = outcome_of(lambda: _trace_at(spec, run.options, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))))
+    return derived(spec, sizes, run) if isinstance(step, Refusal) else step
+
+
+def _is_deep(derivation: Derivation) -> bool:
+    """Whether every trip count is more than twice what its first two certificates have, which are the longest part of a derivation."""
+    certified = [certificate.sizes for certificate in derivation.certificates[:2]]
+    counts = derivation.trip_counts
+    return bool(counts) and all(derivation.sizes[name] > 2 * sum(sizes[name] for sizes in certified) for name in counts)
+
+
+# In a trace with larger numbers, evaluating what depends on sizes and constants alone would take too long.
+_LARGEST_NUMBER = 2**18
+
+
+def _numbers(derivation: Derivation) -> list[str]:
+    """The dimensions that can be numbers at the sizes of ``derivation``: those that neither contain a trip count nor follow from one."""
+    symbols = {*derivation.trip_counts, *(dim.name for dim in derivation.dims if dim.value > _LARGEST_NUMBER)}
+    for dim in derivation.dims:
+        texts = (dim.expr if dim.tied else None, dim.at_most, dim.multiple_of)
+        symbols |= {dim.name} if any(symbols & {*ordered_names(text)} for text in texts if isinstance(text, str)) else set()
+    return [dim.name for dim in derivation.dims if dim.name not in symbols]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +297,7 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)
 
-    first = TracePlan(spec, sizes or {}, run.options, given=spec)
+    first = TracePlan(spec, sizes or {}, run.options, specialized=run.specialized, given=spec)
     outcome, plan = refined(first, attempt, REFINEMENTS, run.progress)
     if isinstance(outcome, Refusal):
         raise _error_for_user(spec, plan, outcome.error)
@@ -297,7 +331,8 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
     of these sizes, if the general graph does not hold there."""
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
-    made = run.cached(spec, _GENERAL, lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
+    general = run.general_case(spec, sizes)
+    made = run.cached(spec, general, lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
         return made
     inferred = unbacked_sizes.with_traced_dimensions(spec, made[0])
@@ -305,8 +340,10 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     graph = _with_values(made[0], values)
     if graph.failed_guards(values):
         at_values = TracePlan(inferred, values, plan.options)
-        analysis = functools.partial(run.analysed, spec, _GENERAL, graph)
-        case = outcome_of(lambda: run.cached(inferred, f"{values}", lambda: _special_case(graph, analysis, at_values, once.certifier)))
+        analysis = functools.partial(run.analysed, spec, general, graph)
+        case = outcome_of(
+            lambda: run.cached(inferred, f"{general}{values}", lambda: _special_case(graph, analysis, at_values, once.certifier))
+        )
         if isinstance(case, Refusal):
             return replace(case, of_case=True)
         return Planned(*case, inferred, plan)

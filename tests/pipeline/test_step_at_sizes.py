@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 import calc
 from calc.derive.peak import highest_place
 from calc.derive.result import Derivation
+from calc.dimensions import Dim
+from calc.errors import TraceError
 from calc.graph.step import StepTrace
 from calc.options import made
 from calc.pipeline import pipeline
@@ -67,6 +70,35 @@ def test_the_numbers_are_those_of_the_derivation(model: str, change: dict[str, s
     assert (largest.at.phase, largest.at.operator) == (place.phase, place.operator)
 
 
+class Chain(nn.Module):
+    """Linear layers in a loop."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in range(n.L))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.nn.functional.gelu(layer(x))
+        return x
+
+
+def chain(**dims: int | str | Dim) -> Spec:
+    return Spec("chain", {"B": 7, "d": 13, "L": 23, **dims}, Chain, _inputs, lambda module, x: module(x).sum(), trip_counts=("L",))
+
+
+def test_a_deep_stack_is_derived_with_its_depth_as_the_only_symbol() -> None:
+    """Certificates have 5 and 6 layers: 22 are traced, 23 are derived, with the numbers of the general derivation."""
+    general, run = calc.derive(chain(), cache=False), Run(made(mode="infer"), cache=False)
+    deep = derived_or_traced(general, chain(), {"B": 5}, run)
+
+    assert isinstance(derived_or_traced(general.at_sizes({"L": 22}), chain(), {"L": 22}, run), StepTrace)
+    assert isinstance(deep, Derivation)
+    assert {"B": 5, "d": 13} == deep.specialized
+    expected = calc.derive(chain(), {"B": 5}, mode="infer", cache=False)
+    assert {name: deep[name].value for name in deep} == {name: expected[name].value for name in expected}
+
+
 def test_a_long_step_is_derived(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = calc.load("mlp")
     general, run = calc.derive(spec), Run(made(mode="infer"))
@@ -74,6 +106,35 @@ def test_a_long_step_is_derived(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(derived_or_traced(general, spec, {}, run), StepTrace)
     monkeypatch.setattr(pipeline, "_MOST_CALLS", 0)
     assert isinstance(derived_or_traced(general, spec, {}, run), Derivation)
+
+
+def test_where_numbers_cannot_be_traced_the_derivation_is_general(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace with numbers that is refused is no refusal of the step."""
+    derived, general = pipeline.derived, calc.derive(chain(), cache=False)
+
+    def refusing(spec: Spec, sizes: Mapping[str, int], run: Run) -> Derivation:
+        if run.specialized:
+            raise TraceError("refused here")
+        return derived(spec, sizes, run)
+
+    monkeypatch.setattr(pipeline, "derived", refusing)
+    step = derived_or_traced(general, chain(), {}, Run(made(mode="infer"), cache=False))
+
+    assert isinstance(step, Derivation)
+    assert {} == step.specialized
+
+
+@pytest.mark.parametrize(
+    ("dims", "expected"),
+    [
+        ({}, {"B", "d"}),
+        ({"d": 2**18 + 1}, {"B"}),
+        ({"B": Dim("L", tied=True)}, {"d"}),
+    ],
+    ids=["all but the trip count", "not what is too large to evaluate", "not what follows from the trip count"],
+)
+def test_what_a_trip_count_or_a_large_size_determines_stays_a_symbol(dims: dict[str, int | str | Dim], expected: set[str]) -> None:
+    assert expected == {*pipeline._numbers(calc.derive(chain(**dims), mode="infer", cache=False))}
 
 
 def test_a_step_whose_sizes_depend_on_data_is_derived() -> None:
