@@ -46,10 +46,13 @@ class Shallow:
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """``spec`` contains what was inferred about the model's dimensions; ``reason`` says what is new in it."""
+    """``spec`` contains what was inferred about the model's dimensions; ``reason`` says what is new in it. Where fewer trip counts than
+    those of ``attempt`` have not sufficed, ``failed`` has the quantities."""
 
     spec: Spec
     reason: str
+    attempt: int = 0
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

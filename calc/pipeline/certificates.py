@@ -52,19 +52,19 @@ class Certifier:
         return outcome_of(lambda: self._certified(spec, graph, analysis, at))
 
     def _certified(self, spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph:
-        trace = replace(self._trace(spec, graph, at), sizes=dict(at))
+        trace = self.trace(spec, graph, at)
         analysis.certify(trace)
         return replace(graph, certificates=(*graph.certificates, trace))
 
-    def _trace(self, spec: Spec, graph: Graph, at: Mapping[str, int]) -> StepTrace:
-        """The concrete trace ``at`` these values of the basis symbols."""
+    def trace(self, spec: Spec, graph: Graph, at: Mapping[str, int]) -> StepTrace:
+        """The concrete trace ``at`` these values of the basis symbols, made once."""
         from calc.trace import concrete_trace
 
         key = _sizes_of(spec, graph, at)
         if key not in self._traces:
             self.progress("tracing a certificate at " + sizes_text(graph.as_basis().independent_sizes(at), PLAIN))
             self._traces[key] = concrete_trace(spec, graph, at)
-        return self._traces[key]
+        return replace(self._traces[key], sizes=dict(at))
 
     def with_one_certificate(
         self, spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]]

@@ -20,7 +20,7 @@ from calc.errors import (
     UnbackedSizeError,
 )
 from calc.graph import trip_counts, unbacked_sizes
-from calc.graph.plan import Refusal, Shallow, TracePlan, outcome_of
+from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
 from calc.pipeline import divisibility
@@ -56,12 +56,18 @@ class Attempts:
         if isinstance(graph, Refusal):
             return graph
         outcome = self._certified(plan, graph)
-        if isinstance(outcome, Refusal) and outcome.of_certificate and any(run.unrolled for run in self._traces.values()):
+        if self._may_be_unrolled_wrongly(outcome):
             traced = attempt(plan, self._without_unrolled(), self.certifier.progress)
             if isinstance(traced, Refusal) or not _alike(traced, graph):  # the iterations differ, as a certificate has shown
                 self._unrolls = False
                 return traced if isinstance(traced, Refusal) else self._certified(plan, traced)
         return outcome
+
+    def _may_be_unrolled_wrongly(self, outcome: tuple[Graph, Analysis] | Refusal) -> bool:
+        """Whether a repeated iteration may be why a certificate fails. Peaks alone fail first for want of iterations."""
+        if not isinstance(outcome, Refusal) or not outcome.of_certificate or not any(run.unrolled for run in self._traces.values()):
+            return False
+        return not (isinstance(outcome.evidence, Shallow | Inferred) and is_of_peaks(outcome.error))
 
     def traced(self, plan: TracePlan) -> Graph | Refusal:
         """The graph by ``plan`` without certificates, or the refusal. A refused plan leaves the traces of the plan before in place."""
@@ -97,12 +103,26 @@ class Attempts:
             probed = [] if number else self.certifier.probed_like(plan.spec, graph, any_of[0])
             outcome = self.certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
             if isinstance(outcome, Refusal):
-                return replace(self._judged(plan, certified, analysis, outcome.error), of_certificate=True)
+                judged = replace(self._judged(plan, certified, analysis, outcome.error), of_certificate=True)
+                return judged if number else self._with_more_inferred(plan, graph, analysis, judged, any_of[-1])
             certified = outcome
             refusal = None if number else self._refuses(plan, certified, analysis)
             if refusal is not None:
-                return refusal
+                return _at_attempt(refusal, plan.attempt, plan.failed)
         return certified, analysis
+
+    def _with_more_inferred(
+        self, plan: TracePlan, graph: Graph, analysis: Analysis, judged: Refusal, at: Mapping[str, int]
+    ) -> Refusal:
+        """``judged``, of the first certificate. Where peaks alone failed ``at`` its sizes, what may be inferred about dimensions is told
+        with it: the next plan has that and more iterations."""
+        error, shallow = judged.error, judged.evidence
+        if not isinstance(error, CertificateError) or not isinstance(shallow, Shallow) or not is_of_peaks(error):
+            return judged
+        without_peaks = replace(graph, unknown={**graph.unknown, **error.failures})
+        without_peaks = replace(without_peaks, certificates=(self.certifier.trace(plan.spec, graph, at),))
+        refusal = self._refuses(plan, without_peaks, replace(analysis, graph=without_peaks))
+        return judged if refusal is None else _at_attempt(refusal, shallow.attempt, (*plan.failed, shallow.quantity))
 
     def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:
         """The refusal for closed forms that fail; it may name trip counts to try next."""
@@ -128,6 +148,19 @@ class Attempts:
         if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
         return Refusal(error, Shallow(error.quantity, attempt))
+
+
+def _at_attempt(refusal: Refusal, attempt: int, failed: tuple[str, ...]) -> Refusal:
+    """``refusal``, whose next plan need not try fewer iterations than this one."""
+    more = refusal.evidence
+    return replace(refusal, evidence=replace(more, attempt=attempt, failed=failed)) if isinstance(more, Inferred) and failed else refusal
+
+
+def is_of_peaks(error: NapkinError) -> bool:
+    """Whether only peaks disagree with a trace, or have no closed form: in which iteration one is reached depends on their number first."""
+    from calc.derive.analysis import PEAKS
+
+    return isinstance(error, CertificateError) and error.quantity in PEAKS and {*error.failures} <= {*PEAKS}
 
 
 def _alike(graph: Graph, unrolled: Graph) -> bool:

@@ -22,7 +22,7 @@ from calc.errors import (
 from calc.graph import unbacked_sizes
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
-from calc.pipeline.depth import own_error
+from calc.pipeline.depth import is_of_peaks, own_error
 from calc.spec import Spec
 
 
@@ -46,7 +46,7 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Make a data-dependent size a dimension, bound a dimension by a trip count, or group layers in patterns."""
     more = refusal.evidence
-    return plan.of(more.spec, more.reason) if isinstance(more, Inferred) else None
+    return replace(plan.of(more.spec, more.reason), attempt=more.attempt, failed=more.failed) if isinstance(more, Inferred) else None
 
 
 def products_in_order(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -181,7 +181,7 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     counts = [name for name in spec.trip_counts if name not in specialized]
-    if counts and isinstance(error, CertificateError) and _is_of_peaks(error):
+    if counts and isinstance(error, CertificateError) and is_of_peaks(error):
         return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
     causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
@@ -203,13 +203,6 @@ def _dividend(spec: Spec, name: str) -> str:
     dim = spec.dimensions[name]
     divided = quotient(dim.default)
     return divided[0] if dim.tied and divided and divided[0] in spec.dimensions else name
-
-
-def _is_of_peaks(error: CertificateError) -> bool:
-    """Whether only peaks disagree with a trace, or have no closed form: in which iteration one is reached depends on their number first."""
-    from calc.derive.analysis import PEAKS
-
-    return error.quantity in PEAKS and {*error.failures} <= {*PEAKS}
 
 
 _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
+from calc.dimensions import Dim
 from tests.checks import failures
 
 
@@ -150,3 +151,51 @@ def test_sizes_for_checks_are_raised_to_the_inferred_multiple() -> None:
 
     assert [] == failures(report)
     assert {"B": 3, "T": 8, "d": 11} == {**report.sizes}
+
+
+class HybridLayer(nn.Module):
+    """Multiplies by a table that all layers of this kind share, or sums over chunks of 8, padded to whole ones."""
+
+    def __init__(self, n: Any, shares: bool) -> None:
+        super().__init__()
+        self.shares = shares
+        self.wide, self.narrow = nn.Linear(n.d, n.f), nn.Linear(n.f, n.d)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        y = self.narrow(nn.functional.gelu(self.wide(x)))
+        if self.shares:
+            return y * table
+        length, pad = x.shape[1], (8 - x.shape[1] % 8) % 8
+        y = nn.functional.pad(y, (0, 0, 0, pad)).unflatten(1, (-1, 8)).cumsum(1).flatten(1, 2)
+        return y[:, :length] if pad else y
+
+
+class Hybrid(nn.Module):
+    """Every fourth layer but the first shares a table, which is freed in the backward once the first of them is done."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(HybridLayer(n, shares=i % 4 == 0 and i > 0) for i in range(n.L))
+
+    def forward(self, x: Tensor) -> Tensor:
+        table = torch.arange(x.shape[1])[:, None].cos() * torch.ones(x.shape[2])
+        for layer in self.layers:
+            x = layer(x, table)
+        return x
+
+
+def test_where_more_iterations_and_a_multiple_are_needed_both_are_found_at_once() -> None:
+    """The peak in the iteration that frees the table has no closed form at three and four patterns; what else the first certificate
+    shows is tried before five and six are traced, and no fewer are traced again with the multiple."""
+    dims: dict[str, int | Dim] = {"B": 3, "T": 16, "d": 11, "f": 5, "L": Dim(14, multiple_of=4, plus=2)}
+    s = Spec("hybrid", dims, Hybrid, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum(), trip_counts=("L",))
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert [
+        "tracing the step with symbolic sizes at L = 14",
+        "assuming T to be a multiple of 8",
+        "tracing the step with symbolic sizes at L = 22",
+    ] == [p for p in progress if not p.startswith("tracing a certificate")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, T=8))
