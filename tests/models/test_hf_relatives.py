@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import calc
 from calc.dimensions import Dim
 from calc.models.load import load
 from calc.spec import Sizes
-from tests.models.configs import spec_of
+from tests.checks import failures
+from tests.models.configs import LLAMA, spec_of
 from tests.quick import few
 
 PUBLISHED = Path(__file__).parents[1] / "published" / "configs"
@@ -108,3 +110,13 @@ def test_a_large_model_whose_text_width_has_a_name_of_its_own_is_loaded(tmp_path
     spec = spec_of(tmp_path, config)
 
     assert ("d" in spec.dims, spec.sizes()["h"]) == (False, 16)
+
+
+def test_a_config_of_no_experts_is_of_a_model_without(tmp_path: Path) -> None:
+    """As the small models of a family with experts say it. Experts and experts per token are no dimensions then."""
+    attention = {"num_hidden_layers": 3, "layer_types": ["attention"] * 3, "shared_intermediate_size": 80, "mamba_n_heads": 12}
+    config = LLAMA | attention | {"model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"], "mamba_d_head": 8}
+    spec = spec_of(tmp_path, config | {"num_local_experts": 0, "num_experts_per_tok": 0})
+
+    assert {"E", "e"}.isdisjoint(spec.dims)
+    assert [] == failures(calc.check(calc.derive(spec, cache=False, optimizer="sgd")))

@@ -232,7 +232,7 @@ def _objection(entry: _Entry) -> str:
     if entry.field in FIELDS.sizes and not entry.listed and value is not None and not isinstance(value, list):
         if not is_int:
             return "is not an integer"
-        none = value == 0 and entry.depth > 1  # in a nested config, 0 says that a part is left out
+        none = value == 0 and (entry.depth > 1 or entry.field in FIELDS.experts)  # a nested part, or the experts, are left out
         if not 0 < value < 2**63 and not none:
             return "is not a size: give an integer from 1 to 2**63 - 1"
     if is_int and not -(2**63) <= value < 2**63:

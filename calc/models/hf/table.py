@@ -36,6 +36,11 @@ class Fields:
         """Fields of a config that has layers or inputs of its own."""
         return frozenset((*self.dimensions["L"], *self.dimensions["V"], *self.inputs))
 
+    @property
+    def experts(self) -> frozenset[str]:
+        """Fields that say how many experts there are, and how many a token has: 0 in a config of a model without."""
+        return frozenset((*self.dimensions["E"], *self.dimensions["e"]))
+
     @cached_property
     def sizes(self) -> frozenset[str]:
         """Fields of all dimensions."""
