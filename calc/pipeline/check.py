@@ -289,13 +289,13 @@ class Chosen:
 def chosen(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> Chosen:
     """The given sizes; else those of the active special case (e.g. B = 1); else the spec's sizes for checks; else those of the derivation.
 
-    Where Napkin reduced the spec's sizes for checks, the number of layers is that of the general case, and only sizes of the special case
-    that are no larger are used. A default size follows the sizes in its expression (f = 4*d when d is set).
+    Where Napkin reduced the spec's sizes for checks, of the special case only the number of layers is used, and sizes that are no larger.
+    A default size follows the sizes in its expression (f = 4*d when d is set).
     """
     fixed = {
         n: v
         for n, v in derivation.specialized.items()
-        if not spec.dimensions[n].tied and (not spec.reduced or v <= spec.check_at.get(n, v))
+        if not spec.dimensions[n].tied and (not spec.reduced or n in spec.trip_counts or v <= spec.check_at.get(n, v))
     }
     free = [name for name in spec.check_at if spec.reduced and name not in given.keys() | fixed.keys()]
     small = spec.sizes_from(derivation.sizes, {**spec.check_at, **fixed, **given})

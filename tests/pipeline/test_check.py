@@ -266,6 +266,15 @@ def test_sizes_come_from_the_call_then_the_spec_then_the_derivation() -> None:
     assert {"B": 5, "n": 11, "m": 37} == chosen(derived, spec, {"B": 5}).sizes
 
 
+def test_of_a_special_case_a_small_model_has_the_layers_and_what_is_no_larger() -> None:
+    """At other layers it would be traced once more. The width of the special case is that of the large model."""
+    spec = tiny.summed(dims={"B": 29, "d": 4096, "L": 16}, check_at={"d": 64, "L": 12}, reduced="to be quick", trip_counts=("L",))
+    dims = (TracedDim("B", "", 1), TracedDim("d", "", 4096), TracedDim("L", "", 16))
+    derived = replace(derivation(spec, {}, dims=dims), specialized={"B": 1, "d": 4096, "L": 16})
+
+    assert {"B": 1, "d": 64, "L": 16} == chosen(derived, spec, {}).sizes
+
+
 def test_a_default_moves_with_what_it_is_made_of_and_a_given_value_stays() -> None:
     """f = 4*d follows d to 8; a width f = 100 that somebody chose does not."""
     spec = tiny.summed(dims={"d": 12, "h": 3, "k": Dim("d/h", tied=True), "f": "4*d"})
