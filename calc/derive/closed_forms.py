@@ -123,6 +123,7 @@ def _without_steps(
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
         trip_counts=tuple(name for name, text in graph.basis.items() if not {*graph.loops}.isdisjoint(ordered_names(text))),
         count_trace=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
+        peak_place=lambda trace: memory.highest_place(trace, PEAKS["memory.peak"], analysis.module_paths),
         replay=lambda trace: timeline(analysis, values, trace),
         _in_general=in_general,
     )

@@ -51,10 +51,13 @@ def place_of(peak: PeakCandidate) -> PeakPlace:
     return PeakPlace(phase, _short(operator), module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
 
 
-def highest_place(trace: StepTrace, step: int) -> PeakPlace:
-    """Where the peak of a step of one concrete trace is."""
-    operator = trace.ops[max(live_points(trace, step, int), key=lambda point: point.live).op]
-    return PeakPlace(operator.phase, _short(operator.name), operator.module_path)
+def highest_place(trace: StepTrace, step: int, module_paths: LoopIndices) -> PeakPlace:
+    """Where the peak of a step of one concrete trace is, in iterations of the loops of ``module_paths``, counted from the nearer end."""
+    points = live_points(trace, step, int)
+    highest = max(points, key=lambda point: point.live)
+    labels = [label for label, point in by_label(trace, points, module_paths).items() if point is highest]
+    nearest = min(labels, key=lambda label: [number for _, number in label[1]])
+    return place_of(PeakCandidate(nearest, highest.live, {}))
 
 
 def _short(operator: str) -> str:

@@ -290,7 +290,7 @@ class Derivation:
     ``specialized``             sizes that are numbers in the closed forms, those of the special case in force included: a check keeps them.
     ``specialization_reasons``  dimensions without a closed form, each with the reason.
     ``trip_counts``             dimensions that count iterations of a loop, or are a multiple of such a count.
-    ``count_trace``             counts every quantity of a further concrete trace by the same rules.
+    ``count_trace``             counts every quantity of a further concrete trace by the same rules; ``peak_place`` says where its peak is.
     ``replay``                  live bytes over the step, by a concrete trace at these sizes or by the deepest trace of the graph.
     ``other_sizes``             derives the same step at other sizes, for ``at_sizes``.
 
@@ -315,6 +315,7 @@ class Derivation:
     trip_counts: tuple[str, ...] = ()
     spec: Any = field(default=None, repr=False, compare=False)
     count_trace: Callable[[StepTrace], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
+    peak_place: Callable[[StepTrace], PeakPlace] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[StepTrace | None], Timeline] | None = field(default=None, repr=False, compare=False)
     other_sizes: AtOtherSizes | None = field(default=None, repr=False, compare=False)
     _in_general: bool = field(default=False, repr=False, compare=False)

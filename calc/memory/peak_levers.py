@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calc.derive.names import PeakPlace
-from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Candidate, Derivation
 from calc.derive.to_json import number
 from calc.errors import NapkinError
@@ -90,12 +89,11 @@ def _lever(derivation: Derivation, change: StepChange, changed: Changed) -> Peak
 def _counted(derivation: Derivation, change: StepChange, trace: StepTrace) -> PeakLever:
     """The effect of a change by a trace of its step, counted by the rules of ``derivation``. Its matmul FLOPs are unknown where those of
     ``derivation`` are."""
-    from calc.derive.peak import highest_place
-
     assert derivation.count_trace is not None
+    assert derivation.peak_place is not None
     counts = derivation.count_trace(trace)
     flops = None if matmul(derivation) is None else sum(counts.get(name, 0) for name in _MATMUL)
-    return PeakLever(change, counts["memory.peak"], highest_place(trace, QUANTITIES["memory.peak"].step or 0), flops)
+    return PeakLever(change, counts["memory.peak"], derivation.peak_place(trace), flops)
 
 
 _MATMUL = ("flops.forward.matmul", "flops.backward.matmul")
