@@ -39,6 +39,8 @@ def _importing_outside() -> Iterator[None]:
     """Context in which an imported file is executed as outside of a trace: a tensor that it makes for a class or for itself is a real one,
     which the real run meets too."""
     original = SourceFileLoader.exec_module
+    with no_modes():
+        pass  # it imports a file of torch itself, in the middle of which it could not be called
 
     def outside(loader: SourceFileLoader, module: ModuleType) -> None:
         with no_modes():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -103,6 +105,17 @@ def test_a_file_that_a_model_imports_while_it_is_built_is_executed_outside_of_th
 
     assert type(importlib.import_module("imported_late").Scaled.scale) is Tensor
     assert _exact(derivation)
+
+
+def test_the_first_trace_of_a_process_says_nothing() -> None:
+    """Torch imports files of its own in it, also those that leaving the trace takes, and reports one that fails."""
+    program = (
+        "import calc; from calc.options import Options; from calc.trace import trace_at\n"
+        "spec = calc.load('gpt2'); trace_at(spec, {}, spec.sizes({'L': 1}), {}, Options())"
+    )
+    first = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ("", "") == (first.stdout, first.stderr)
 
 
 def test_a_constant_that_no_operator_of_the_step_uses_is_not_in_its_memory() -> None:
