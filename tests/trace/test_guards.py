@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
+from calc.dimensions import Dim
 from calc.errors import NapkinError
 from tests.checks import failures
 from tests.trace.modules import Attention, function, spec
@@ -204,6 +205,20 @@ def test_half_of_a_size_that_may_be_odd_is_right_or_refused() -> None:
         half = d // 2
         right_or_refused(functools.partial(result[ELEMENTWISE].at, d=d), 3 * d + 3 * half + 3 * half - 1)
     assert result[ELEMENTWISE].value == 3 * 7 + 3 * 3 + 3 * 3 - 1
+
+
+def test_numbers_in_steps_of_a_quotient_are_as_many_as_torch_makes() -> None:
+    """4/d is a double: of d = 196 there are 50 such numbers below 1, not 49. Everywhere else here there are d/4."""
+
+    def fractions(x: Tensor) -> Tensor:
+        return x[:, :1] * torch.arange(0, 1, 4 / x.shape[1])
+
+    result = calc.derive(function(fractions, dims={"B": 3, "d": Dim(16, multiple_of=4)}), cache=False, mode="infer")
+
+    assert not result.specialized
+    for d in (16, 4, 64, 196, 392, 500):
+        fractions_below_one = len(torch.arange(0, 1, 4 / d))
+        assert 3 * d + 6 * fractions_below_one - 1 == result[ELEMENTWISE].at(d=d)
 
 
 class Smeared(nn.Module):

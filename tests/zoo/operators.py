@@ -363,6 +363,8 @@ operators(
     lambda w: w * torch.arange(w.shape[1]),
     lambda w: w * torch.arange(1, w.shape[1] + 1),
     lambda w: w * torch.arange(0, 2 * w.shape[1], 2),
+    lambda w: w * torch.arange(0, 1, 1 / w.shape[1]),
+    lambda w: w[:, :1] * torch.arange(w.shape[1] / 2),
     lambda w: w * torch.linspace(0, 1, w.shape[1]),
     *(lambda w, f=f: w[0, :3] * (f(3) + f(3, False)) for f in (torch.hann_window, torch.hamming_window, torch.blackman_window)),
     lambda w: w * torch.randint(7, (w.shape[1],)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
     with (
         replaced(torch.backends.opt_einsum, get_opt_einsum=lambda: package if package is None else _Orders(package)),
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
-        replaced(torch, linspace=functools.partial(_linspace, called, torch.linspace)),
+        replaced(torch, **{n: functools.partial(made, called, getattr(torch, n)) for n, made in _NUMBERED.items()}),
         replaced(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
         replaced(torch, masked_select=functools.partial(_masked_select, torch.masked_select)),
         replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select)),
@@ -133,6 +134,25 @@ def _linspace(
     with called("aten.linspace.default", {"start": start, "end": end, "steps": steps}):
         made = torch.empty((steps,), dtype=options.get("dtype"), device=options.get("device"))
     return made.requires_grad_(options.get("requires_grad", False))
+
+
+def _arange(
+    called: Callable[[str, dict[str, Any]], Any], original: Callable[..., torch.Tensor], *bounds: Any, **options: Any
+) -> torch.Tensor:
+    """``torch.arange`` where a bound or the step is a double that is computed from sizes: as symbols torch takes whole numbers alone. It
+    counts the elements in doubles, as here."""
+    names = ("end",) if len(bounds) == 1 else ("start", "end", "step")
+    given = {"start": 0, "step": 1, **dict(zip(names, bounds, strict=False)), **{n: options[n] for n in _BOUNDS if n in options}}
+    if not any(isinstance(value, torch.SymFloat) for value in given.values()) or options.get("out") is not None:
+        return original(*bounds, **options)
+    with called("aten.arange.start_step", {name: given[name] for name in _BOUNDS}):
+        length = math.ceil((given["end"] - given["start"]) / given["step"])
+        made = torch.empty((length,), dtype=options.get("dtype"), device=options.get("device"))
+    return made.requires_grad_(options.get("requires_grad", False))
+
+
+_BOUNDS = ("start", "end", "step")
+_NUMBERED: dict[str, Callable[..., torch.Tensor]] = {"linspace": _linspace, "arange": _arange}
 
 
 def _copied(original: Callable[..., torch.Tensor], recorder: Recorder, data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
