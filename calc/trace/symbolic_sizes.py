@@ -306,12 +306,14 @@ class SizeEnv(ShapeEnv):
         return message
 
     def remainders(self, lines: Collection[str]) -> list[str]:
-        """The divisions that leave a remainder where one of ``lines`` asked whether they do, as ``(h*k)//16 leaves a remainder``."""
+        """The divisions that leave a remainder where one of ``lines`` asked whether they do, as ``(h*k)//16 leaves a remainder``; what both
+        sides of a division have in common is left out."""
         evaluated = ((expr, bool(value)) for expr, (value, where) in self.answers.items() if where in lines)
         equations = ((expr, holds is isinstance(expr, sp.Eq)) for expr, holds in evaluated if isinstance(expr, sp.Eq | sp.Ne))
         left = (expr for expr, equal in equations if equal is not (expr.rhs == 0) and expr.rhs.is_Integer)
         divisions = (part for expr in left for part in expr.atoms(sp.Function) if type(part).__name__ in ("Mod", "PythonMod"))
-        texts = ([size_text(argument, self.names) for argument in part.args] for part in divisions)
+        reduced = (sp.fraction(sp.cancel(part.args[0] / part.args[1])) if part.args[1].free_symbols else part.args for part in divisions)
+        texts = ([size_text(argument, self.names) for argument in arguments] for arguments in reduced)
         return [f"({whole})//{by} leaves a remainder" for whole, by in texts]
 
     def last_compared(self, lines: Collection[str]) -> set[str]:

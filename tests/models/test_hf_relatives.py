@@ -120,3 +120,15 @@ def test_a_config_of_no_experts_is_of_a_model_without(tmp_path: Path) -> None:
 
     assert {"E", "e"}.isdisjoint(spec.dims)
     assert [] == failures(calc.check(calc.derive(spec, cache=False, optimizer="sgd")))
+
+
+@pytest.mark.slow
+def test_heads_that_are_split_among_four_devices_are_a_multiple_of_four(tmp_path: Path) -> None:
+    """CodeGen reshapes (B, T, 3 h k) to (B, T, 4, …): what both sides of that division have in common says nothing about h and k."""
+    sizes = {"n_embd": 96, "n_head": 8, "n_layer": 3, "n_inner": 80, "n_positions": 512, "n_ctx": 512, "rotary_dim": 4, "vocab_size": 97}
+    spec = spec_of(tmp_path, {"model_type": "codegen", "architectures": ["CodeGenForCausalLM"], **sizes})
+    derivation = calc.derive(spec, cache=False, mode="infer")
+
+    assert not derivation.specialization_reasons
+    assert {"Eq(Mod(h, 4), 0)", "Eq(Mod(k, 4), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert [] == failures(calc.check(derivation))
