@@ -132,3 +132,17 @@ def test_heads_that_are_split_among_four_devices_are_a_multiple_of_four(tmp_path
     assert not derivation.specialization_reasons
     assert {"Eq(Mod(h, 4), 0)", "Eq(Mod(k, 4), 0)"} <= {a.expr for a in derivation.assumptions}
     assert [] == failures(calc.check(derivation))
+
+
+def test_towers_whose_vectors_are_multiplied_have_one_width(tmp_path: Path) -> None:
+    """SigLIP has no projection: it runs with no other width of its images. CLIP projects both, so that its widths are two dimensions."""
+    tower = {"hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 6, "num_hidden_layers": 2}
+    seeing, reading = tower | {"image_size": 28, "patch_size": 14}, tower | {"vocab_size": 97, "max_position_embeddings": 16}
+    siglip, clip = (
+        spec_of(tmp_path, {"model_type": kind, "architectures": [name], "text_config": reading, "vision_config": seeing}).dims
+        for kind, name in (("siglip", "SiglipModel"), ("clip", "CLIPModel"))
+    )
+
+    assert ("d", "h", "k") == tuple(siglip[f"vision_{name}"].default for name in ("d", "h", "k"))
+    assert all(siglip[f"vision_{name}"].tied for name in ("d", "h", "k"))
+    assert 48 == clip["vision_d"].default

@@ -51,6 +51,7 @@ def spec(path: str) -> Spec:
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
     dims |= _shared_width(source, task, layout, dims, task.small(config))
+    dims |= _equal_towers(source, task, layout, dims, config)
     dims |= _grouped_heads(source, task, layout, dims, config)
     dims |= _even_heads(source, task, layout, dims, task.small(config))
     parameters = sum(p.numel() for p in module.parameters())
@@ -124,6 +125,30 @@ def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
     other_width = small | {"d": 2 * small["d"]}
     needs = not _runs(source, task, layout, dims, other_width) and _runs(source, task, layout, dims, small)
     return {"d": replace(dims["d"], multiple_of="h", because=HEADS), "k": replace(k, tied=True)} if needs else {}
+
+
+def _equal_towers(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
+    """The width and the heads of another tower as those of the text, where they are equal and the class runs with no other width: it
+    multiplies the vectors of both towers."""
+    towers = [name[:-1] for name in dims if name.endswith("_d") and f"{name[:-1]}h" in dims]
+    equal = [tower for tower in towers if all(n in dims and dims[tower + n].default == dims[n].default for n in ("d", "h"))]
+    try:
+        sizes = resolve(dims, {})
+    except DimensionError:
+        return {}  # ``_check_at`` reports it
+    made: dict[str, Dim] = {}
+    for tower in equal:
+        narrow = _narrow(sizes, layout, dims)
+        alike = narrow | {tower + n: narrow[n] for n in ("d", "h")}
+        small = {**task.small(config), **{name: size for name, size in alike.items() if name in dims and not dims[name].tied}}
+        apart = small | {f"{tower}d": 2 * narrow["d"]}
+        if not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small):
+            shared = [n for n in ("d", "h", "k") if n in dims and tower + n in dims]
+            made |= {tower + n: replace(dims[tower + n], default=n, tied=True, multiple_of=None, because=_EQUAL) for n in shared}
+    return made
+
+
+_EQUAL = "the class multiplies the vectors of both towers"
 
 
 def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
