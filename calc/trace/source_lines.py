@@ -81,8 +81,12 @@ def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 
 def _text(file: str, line: int) -> str:
-    """``file:line: source``."""
-    return f"{_short(file)}:{line}: {linecache.getline(file, line).strip().rstrip(':')[:80]}"
+    """``file:line: source``, a longer line of source cut with an ellipsis."""
+    source = linecache.getline(file, line).strip().rstrip(":")
+    return f"{_short(file)}:{line}: {source[:_LONGEST]}{'…' if len(source) > _LONGEST else ''}"
+
+
+_LONGEST = 80  # characters of source
 
 
 @functools.cache

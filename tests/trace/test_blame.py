@@ -85,3 +85,15 @@ def test_a_size_that_becomes_a_number_is_not_blamed_on_the_model() -> None:
 
     [said] = [a.because for a in derivation.assumptions if a.expr == "C = 4 throughout"]
     assert said.startswith("specialized, not symbolic: under symbolic tracing it raised ValueError at test_blame.py:")
+
+
+def test_a_long_line_of_source_is_cut_with_an_ellipsis() -> None:
+    """A reader sees that more follows."""
+
+    def narrow_with_a_long_message(y: Tensor, width: Any) -> Tensor:
+        assert width < 3, f"there are more classes than any model of this kind has ever been trained to tell apart, which is two: {width}"
+        return y
+
+    error = str(refusal(spec(narrow_with_a_long_message)))
+
+    assert ": assert width < 3, f\"there are more classes than any model of this kind has ever …: there are more" in error
