@@ -313,17 +313,18 @@ def test_a_class_with_several_heads_predicts_tokens(tmp_path: Path) -> None:
 
 MARIAN = {
     "architectures": ["MarianMTModel"], "model_type": "marian", "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": 64,
+    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "encoder_layers": 3, "decoder_layers": 3, "max_position_embeddings": 64,
     "vocab_size": 97, "decoder_vocab_size": 97, "pad_token_id": 96, "decoder_start_token_id": 96, "eos_token_id": 0,
 }  # fmt: skip
 
 
 def test_weights_that_are_initialized_by_numpy_leave_widths_symbols(tmp_path: Path) -> None:
     """Marian's sinusoids: they are numbers of the first step, and no size of it."""
-    derivation = calc.derive(spec_of(tmp_path, MARIAN), cache=False, optimizer="sgd")
+    sizes = {"B": 2, "T": 5, "S": 7, "d": 24, "h": 3, "f": 11}
+    derivation = calc.derive(spec_of(tmp_path, MARIAN), sizes, cache=False, optimizer="sgd")
 
     assert {"d", "h", "f", "C"}.isdisjoint(derivation.specialized)
-    assert [] == failures(calc.check(derivation, B=2, T=5, S=7, d=24, h=3, f=11))
+    assert [] == failures(calc.check(derivation, **sizes))
 
 
 @pytest.mark.parametrize(
@@ -337,9 +338,9 @@ def test_a_class_for_pre_training_is_fed_the_label_of_its_pair_of_sentences(
     tmp_path: Path, architecture: str, label: str, fields: dict[str, Any]
 ) -> None:
     """Without it the class has no loss. The forward ends in two classifiers' cross-entropies: of V words and of 2 labels."""
-    config = {"architectures": [architecture], "hidden_size": 24, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 97}
+    config = {"architectures": [architecture], "hidden_size": 24, "num_hidden_layers": 3, "intermediate_size": 40, "vocab_size": 97}
     spec = spec_of(tmp_path, config | fields | {"max_position_embeddings": 32})
-    derivation = calc.derive(spec, cache=False, optimizer="sgd")
+    derivation = calc.derive(spec, {"B": 3, "T": 5}, cache=False, optimizer="sgd")
 
     assert len(spec.inputs(Sizes(**spec.sizes({"B": 3, "T": 5})))) == 2
     assert label in inspect.signature(getattr(transformers, architecture).forward).parameters
