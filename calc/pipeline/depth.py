@@ -64,7 +64,7 @@ class Attempts:
         return outcome
 
     def _may_be_unrolled_wrongly(self, outcome: tuple[Graph, Analysis] | Refusal) -> bool:
-        """Whether a repeated iteration may be why a certificate fails. Peaks alone fail first for want of iterations."""
+        """Whether a repeated iteration may be why a certificate fails. Peaks alone fail first where too few iterations are traced."""
         if not isinstance(outcome, Refusal) or not outcome.of_certificate or not any(run.unrolled for run in self._traces.values()):
             return False
         return not (isinstance(outcome.evidence, Shallow | Inferred) and is_of_peaks(outcome.error))
@@ -114,8 +114,8 @@ class Attempts:
     def _with_more_inferred(
         self, plan: TracePlan, graph: Graph, analysis: Analysis, judged: Refusal, at: Mapping[str, int]
     ) -> Refusal:
-        """``judged``, of the first certificate. Where peaks alone failed ``at`` its sizes, what may be inferred about dimensions is told
-        with it: the next plan has that and more iterations."""
+        """``judged``, of the first certificate. Where peaks alone failed ``at`` its sizes, with what may be inferred about dimensions: the
+        next plan has that and more iterations."""
         error, shallow = judged.error, judged.evidence
         if not isinstance(error, CertificateError) or not isinstance(shallow, Shallow) or not is_of_peaks(error):
             return judged
