@@ -44,7 +44,8 @@ _FILE = files.Kind(64 * 2**20, "a calibration from", "make one with napkin calib
 class CalibrationPoint:
     """One operator at one size. ``sizes`` are those that its time depends on (m, k, n of a matmul; bytes of a copy).
 
-    ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are those of matmuls, bytes those read and written.
+    ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are those of matmuls, bytes those read and written. On a
+    device that runs asynchronously, ``nanoseconds`` are the device's, and ``program`` has those that the program took to issue the calls.
     """
 
     primitive: str
@@ -54,11 +55,17 @@ class CalibrationPoint:
     bytes: int
     calls: int
     nanoseconds: tuple[int, ...]
+    program: tuple[int, ...] = ()
 
     @property
     def seconds(self) -> Fraction:
         """The median of one call."""
         return Timings(self.nanoseconds, self.calls).seconds
+
+    @property
+    def issued(self) -> Fraction:
+        """The median seconds that the program takes for one call; where the program itself computes, all of its time."""
+        return Timings(self.program or self.nanoseconds, self.calls).seconds
 
     @property
     def spread(self) -> Fraction:
@@ -78,6 +85,7 @@ class CalibrationPoint:
         return self.bytes / self.seconds
 
     def to_json(self) -> dict[str, Any]:
+        program = {"program_nanoseconds": list(self.program)} if self.program else {}
         return {
             "what": self.primitive,
             "dtype": self.dtype,
@@ -86,6 +94,7 @@ class CalibrationPoint:
             "bytes": number(self.bytes),
             "calls": self.calls,
             "nanoseconds": list(self.nanoseconds),
+            **program,
             "seconds": float(self.seconds),
         }
 
@@ -128,8 +137,8 @@ class Calibration:
         return max(self.by_what[COPY, "float32"], key=lambda p: p.bytes).bandwidth
 
     def launch(self) -> Fraction:
-        """Seconds from one small operator to the next."""
-        return self.by_what[LAUNCH, "float32"][0].seconds
+        """Seconds from one small operator to the next: what the program takes to issue one."""
+        return self.by_what[LAUNCH, "float32"][0].issued
 
     def to_json(self) -> dict[str, Any]:
         """Plain data. Values derived from the points are included but not read back."""
@@ -190,6 +199,7 @@ def _point(value: Any) -> CalibrationPoint:
         part(value, "bytes", _count(0)),
         part(value, "calls", _count(1)),
         part(value, "nanoseconds", each(_count(1), least=1)),
+        part(value, "program_nanoseconds", each(_count(1), least=1)) if "program_nanoseconds" in value else (),
     )
 
 

@@ -44,6 +44,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 _CHAIN = _PARAMETERS = 64
+_MOST_ON_GPU = 2**40  # FLOP of a primitive
 
 
 def primitives(device: str) -> Iterator[Primitive]:
@@ -101,8 +102,18 @@ def _overheads(device: str) -> Iterator[Primitive]:
 # -- memory-bound operators: on elements, rows, images and tables, from far below to far above cache sizes ------------
 
 
-_ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)  # of 4 bytes; one tensor of the last size nearly fills a cache of 32 MiB
+# Of 4 bytes. On a CPU, one tensor of the last size nearly fills a cache of 32 MiB; on a GPU it is many times as large as any cache.
+_ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)
+_ELEMENTS_ON_GPU = (2**8, 2**14, 2**17, 2**20, 2**23, 2**26)
 _FRESH = (2**20, 4 * 2**20, 2**24, 2**26)  # bytes
+
+
+def _on_gpu(device: str) -> bool:
+    return device.startswith("cuda")
+
+
+def _elements(device: str) -> tuple[int, ...]:
+    return _ELEMENTS_ON_GPU if _on_gpu(device) else _ELEMENTS
 
 
 def memory(device: str) -> Iterator[Primitive]:
@@ -145,7 +156,7 @@ def _pointwise(device: str) -> Iterator[Primitive]:
         ("aten.silu_backward", 2, 3, aten.silu_backward),
         ("aten.native_dropout", 1, 2, lambda a: aten.native_dropout(a, 0.1, True)),
     )
-    for elements in _ELEMENTS:
+    for elements in _elements(device):
         yield from _tabled(device, (elements,), table)
 
 
@@ -165,7 +176,7 @@ def _applied(device: str, shapes: Shapes, function: Callable[..., object]) -> Ca
 def _rows(device: str) -> Iterator[Primitive]:
     """Softmax, norms, sums and copies over rows of 1,024."""
     aten, row = torch.ops.aten, 1024
-    for elements in _ELEMENTS:
+    for elements in _elements(device):
         shape = (max(1, elements // row), min(row, elements))
         scale, mean = torch.ones(shape[1], device=device), torch.zeros(shape[0], 1, device=device)
         norm = {"normalized_shape": [shape[1]], "weight": scale}
@@ -195,7 +206,7 @@ def _rows(device: str) -> Iterator[Primitive]:
 def _images(device: str) -> Iterator[Primitive]:
     """Batch norm and 2×2 max pooling over 64 channels; the pooled result is a quarter as large."""
     aten, channels = torch.ops.aten, 64
-    for elements in _ELEMENTS[1:]:
+    for elements in _elements(device)[1:]:
         side = math.isqrt(elements // channels)
         side -= side % 2
         shape, scale = (1, channels, side, side), torch.ones(channels, device=device)
@@ -225,7 +236,8 @@ def _images(device: str) -> Iterator[Primitive]:
 def _tables(device: str) -> Iterator[Primitive]:
     """Embedding of rows of 1,024 elements, and its backward."""
     aten, row = torch.ops.aten, 1024
-    for rows, count in ((16, 16), (512, 64), (4096, 256), (4096, 4096)):
+    large = ((32768, 32768),) if _on_gpu(device) else ()
+    for rows, count in ((16, 16), (512, 64), (4096, 256), (4096, 4096), *large):
         index = (torch.arange(count, device=device) * 7) % rows
 
         def gathered(weight: Tensor, index: Tensor = index) -> object:
@@ -261,8 +273,12 @@ _SIDES = (8, 32, 128, 512, 2048)  # of matmuls, every combination of three
 _OTHER_SIDES = (32, 256, 2048)  # in dtypes other than float32
 _SKINNY = ((1, 512, 512), (1, 2048, 2048), (8, 768, 8192), (128, 768, 8192))  # m, k, n: a vector, and a wide output
 _BATCHED = ((4, 32, 64, 32), (4, 128, 64, 128), (4, 512, 64, 512), (32, 128, 64, 128), (32, 512, 512, 64), (32, 32, 32, 64))  # b, m, k, n
+_SIDES_ON_GPU = (64, 256, 1024, 4096, 16384)
+_BATCHED_ON_GPU = ((8, 64, 256, 64), (32, 256, 64, 256), (128, 512, 64, 512), (128, 1024, 1024, 128), (8, 2048, 1024, 4096))
 _QUERIES = (16, 64, 256, 512)
+_QUERIES_ON_GPU = (64, 256, 1024, 4096)
 _HEADS = (4, 32)
+_HEADS_ON_GPU = (8, 96)
 _MOST = 3 * 10**9  # FLOP of a convolution
 # Batch, channels in and out, output side, kernel side, stride: a grid of sizes, and some that widen or downsample.
 _CONVOLUTIONS = (
@@ -270,33 +286,38 @@ _CONVOLUTIONS = (
     (1, 3, 64, 112, 7, 2), (8, 3, 64, 112, 7, 2), (4, 64, 256, 28, 1, 1), (4, 256, 64, 28, 1, 1), (1, 128, 256, 14, 3, 2),
     (4, 128, 256, 14, 1, 2),
 )  # fmt: skip
+_CONVOLUTIONS_ON_GPU = (
+    *((n, c, c, side, kernel, 1) for n, c, side, kernel in itertools.product((8, 64), (64, 256, 1024), (7, 14, 56), (1, 3))),
+    (8, 3, 64, 112, 7, 2), (64, 3, 64, 112, 7, 2), (64, 64, 256, 56, 1, 1), (64, 256, 64, 56, 1, 1), (64, 128, 128, 28, 3, 2),
+    (64, 256, 512, 28, 1, 2), (64, 512, 2048, 7, 1, 1),
+)  # fmt: skip
 
 
 def matmuls(device: str) -> Iterator[Primitive]:
     """All matmul-like primitives on ``device``."""
-    yield from _matmuls(device)
-    yield from _attention(device)
-    yield from _convolutions(device)
+    products = itertools.chain(_matmuls(device), _attention(device), _convolutions(device))
+    yield from (p for p in products if not _on_gpu(device) or p.flops <= _MOST_ON_GPU)
 
 
 def _matmuls(device: str) -> Iterator[Primitive]:
-    for m, k, n in (*itertools.product(_SIDES, repeat=3), *_SKINNY):
+    sides, others = (_SIDES_ON_GPU, _SIDES_ON_GPU) if _on_gpu(device) else (_SIDES, _OTHER_SIDES)
+    for m, k, n in (*itertools.product(sides, repeat=3), *_SKINNY):
         yield _matmul(device, torch.float32, m, k, n)
     for dtype in _low_precision_dtypes(device):
-        for m, k, n in itertools.product(_OTHER_SIDES, repeat=3):
+        for m, k, n in itertools.product(others, repeat=3):
             yield _matmul(device, dtype, m, k, n)
-    for b, m, k, n in _BATCHED:
+    for b, m, k, n in (*_BATCHED, *(_BATCHED_ON_GPU if _on_gpu(device) else ())):
         yield _batched(device, b, m, k, n)
 
 
 def _low_precision_dtypes(device: str) -> tuple[torch.dtype, ...]:
     """Dtypes besides float32 that the device multiplies natively; most CPUs emulate float16."""
-    return (torch.bfloat16, torch.float16) if device.startswith("cuda") else (torch.bfloat16,)
+    return (torch.bfloat16, torch.float16) if _on_gpu(device) else (torch.bfloat16,)
 
 
 def _fused_dtypes(device: str) -> tuple[torch.dtype, ...]:
     """Dtypes in which attention and convolutions are timed."""
-    return (torch.float32, *(_low_precision_dtypes(device) if device.startswith("cuda") else ()))
+    return (torch.float32, *(_low_precision_dtypes(device) if _on_gpu(device) else ()))
 
 
 def _matmul(device: str, dtype: torch.dtype, m: int, k: int, n: int) -> Primitive:
@@ -317,7 +338,8 @@ def _batched(device: str, b: int, m: int, k: int, n: int) -> Primitive:
 
 def _attention(device: str) -> Iterator[Primitive]:
     """Attention forward and backward. FLOPs count the matmuls in full, also for a causal mask, whose kernel skips blocks."""
-    for dtype, heads, queries, causal in itertools.product(_fused_dtypes(device), _HEADS, _QUERIES, (False, True)):
+    heads_of, queries_of = (_HEADS_ON_GPU, _QUERIES_ON_GPU) if _on_gpu(device) else (_HEADS, _QUERIES)
+    for dtype, heads, queries, causal in itertools.product(_fused_dtypes(device), heads_of, queries_of, (False, True)):
         shape, masked = (1, heads, queries, 64), names.CAUSAL if causal else ""
         sizes = {"b": heads, "m": queries, "k": 64, "n": queries}
         product, nbytes = 2 * heads * queries * queries * 64, dtype.itemsize * math.prod(shape)
@@ -347,10 +369,11 @@ def _attending_back(device: str, shape: tuple[int, ...], dtype: torch.dtype, cau
 
 def _convolutions(device: str) -> Iterator[Primitive]:
     """Convolutions forward and backward, as matmuls of m positions, k elements per patch and n output channels."""
-    for dtype, (batch, inner, outer, side, kernel, stride) in itertools.product(_fused_dtypes(device), _CONVOLUTIONS):
+    convolutions, most = (_CONVOLUTIONS_ON_GPU, _MOST_ON_GPU) if _on_gpu(device) else (_CONVOLUTIONS, _MOST)
+    for dtype, (batch, inner, outer, side, kernel, stride) in itertools.product(_fused_dtypes(device), convolutions):
         sizes = {"m": batch * side * side, "k": inner * kernel * kernel, "n": outer, "side": kernel}
         flops = 2 * sizes["m"] * sizes["k"] * sizes["n"]
-        if flops > _MOST:
+        if flops > most:
             continue
         padded_side = (side - 1) * stride + kernel - 2 * (kernel // 2)
         shapes = (batch, inner, padded_side, padded_side), (outer, inner, kernel, kernel), (batch, outer, side, side)

@@ -146,10 +146,10 @@ def watch_of(device: str) -> Watch:
     """The clock for work on ``device``: its events on CUDA, else the machine's monotonic clock."""
     if not device.startswith("cuda"):
         return HostWatch()
-    return EventWatch(lambda: _passed(device), lambda: torch.cuda.synchronize(device))
+    return EventWatch(lambda: passed(device), lambda: torch.cuda.synchronize(device))
 
 
-def _passed(device: str) -> Any:
+def passed(device: str) -> Any:
     """A CUDA event recorded in the current stream of ``device``, after all work queued so far."""
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     event.record(torch.cuda.current_stream(device))

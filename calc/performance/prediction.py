@@ -5,8 +5,8 @@ time of an operator = overhead of the program
 + extra time of uncached bytes: of tensors that the phase touches for the first time, if these exceed a cache
 + first touch of results so large that each gets new memory from the system
 
-A CUDA device runs asynchronously: a phase takes the longer of its operators' device time and the program's time for all of them, launches
-and views included.
+A CUDA device runs asynchronously, so the program and the device each have a time for every operator: the program runs ahead, and a phase
+takes the device's time for its operators, or the program's for all of them (views included) where the device has to wait for it.
 
 Rates are interpolated in the logarithms of the sizes (weights: the inverse fourth power of the distance, of the eight nearest points);
 times of memory-bound operators linearly in the logarithms of bytes and time. Nothing is fitted on a model.
@@ -136,7 +136,7 @@ def _most_flops(products: Sequence[Work]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """An operator's time on the device, and the program's time for it; ``extra`` is the program's time beyond a kernel launch."""
+    """An operator's time on the device, and the program's time to issue it; ``extra`` is the program's time beyond that of its proxy."""
 
     row: PredictedOperator
     program: float
@@ -144,19 +144,26 @@ class _Both:
 
     @property
     def added(self) -> PredictedOperator:
-        """The sum of both, as on a CPU, where a launch is part of the operator's own time."""
+        """The sum of both, as on a CPU, where the program itself computes."""
         return replace(self.row, seconds=self.row.seconds + self.extra)
 
 
 def _ahead(timed: Sequence[_Both]) -> Iterator[PredictedOperator]:
-    """The rows of each phase with device times or program times, whichever sum is larger."""
+    """The rows of each phase with device times, or with program times where the device waits for the program.
+
+    The program begins a phase as soon as it has issued the one before, while the device still works on that: the time by which it is ahead
+    then does not count.
+    """
+    ahead = 0.0
     for phase in dict.fromkeys(both.row.phase for both in timed):
         mine = [both for both in timed if both.row.phase == phase]
-        on_device = sum(both.row.total for both in mine)
-        if on_device >= sum(both.row.times * both.program for both in mine):
+        on_device, program = sum(both.row.total for both in mine), sum(both.row.times * both.program for both in mine)
+        if on_device >= program - ahead:
             yield from (both.row for both in mine)
         else:
-            yield from (replace(both.row, like=both.row.like if both.row.like == VIEW else LAUNCH, seconds=both.program) for both in mine)
+            share = 1 - ahead / program
+            yield from (replace(b.row, like=b.row.like if b.row.like == VIEW else LAUNCH, seconds=share * b.program) for b in mine)
+        ahead = max(0.0, ahead + on_device - program)
 
 
 def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
@@ -167,11 +174,12 @@ def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
     if work.matmul:
         stand = as_product(work.operator, work.matmul)
         rate, error = tables.rate(stand)
-        seconds = max(work.matmul / rate, tables.streamed(work.moved), tables.once(LAUNCH)) + tables.uncached(cold)
+        seconds = max(work.matmul / rate, tables.streamed(work.moved), tables.kernel) + tables.uncached(cold)
     else:
         stand = by_bytes(work.operator, work.moved, tables.calibrated)
         seconds, error = tables.seconds(stand, cold / work.moved)
-    return _Both(_row(work, stand.primitive, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
+    row = _row(work, stand.primitive, stand.exact, seconds + tables.first_touch(work), error)
+    return _Both(row, tables.issuing(stand) + extra, extra)
 
 
 def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> PredictedOperator:
@@ -186,12 +194,27 @@ class Tables:
         self.calibrated = frozenset(primitive for primitive, _ in self._points)
         self._bandwidth = float(calibration.bandwidth())
         self._errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        self._issuing: dict[tuple[str, str], float] = {}
 
     # -- what the program takes ---------------------------------------------------------------------------------------
 
     def once(self, primitive: str) -> float:
         """Seconds of one overhead of the program."""
-        return float(self._of(primitive, _FLOAT)[0].seconds)
+        return float(self._of(primitive, _FLOAT)[0].issued)
+
+    @property
+    def kernel(self) -> float:
+        """Seconds of the smallest kernel; where the program itself computes, with its launch."""
+        return float(self._of(LAUNCH, _FLOAT)[0].seconds)
+
+    def issuing(self, stand: Stand) -> float:
+        """Seconds of the program to issue an operator, which hardly depend on its size: the median of its proxy's points."""
+        key = (stand.primitive, stand.dtype)
+        if key not in self._issuing:
+            points = self._points.get((stand.primitive, stand.dtype)) or self._points.get((stand.primitive, _FLOAT), ())
+            issued = sorted(point.issued for point in points if point.program)
+            self._issuing[key] = float(issued[len(issued) // 2]) if issued else self.once(LAUNCH)
+        return self._issuing[key]
 
     def recording(self, phase: str) -> float:
         """Seconds that the program adds to an operator: a module's call and its autograd record in the forward, a node's execution in the

@@ -1,7 +1,7 @@
 """What is measured on a GPU, in which order, and at which sizes: the real run, and its rehearsal at toy sizes.
 
 The order is that of value, for a run that may be cut off at any moment: the lecture's products, GPT-2's steps, its memory, what predicts
-its steps, transfers, then the rest.
+its steps, transfers, then the rest; within it, nothing is timed while steps are derived.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ TOY = Model("toy", "mlp", {"d": 11, "f": 13}, ({"B": 7}, {"B": 17}))
 OTHER_TOY = Model("other-toy", "linear", {"D": 11}, ({"B": 7},))
 
 REAL = Plan(LECTURE, Repeat(3, 10, 1.0), Repeat(3, 10, 1.0, 200), GPT2, (LLAMA, RESNET), (LLAMA, EXPERTS), 2**28, Repeat(2, 10, 0.5), 2**63)
-REHEARSED = Plan((64, 128, 32), Repeat(1, 2, 0), Repeat(1, 2, 0, 5), TOY, (OTHER_TOY,), (OTHER_TOY,), 2**16, Repeat(1, 2, 0), 2**16)
+REHEARSED = Plan((64, 128, 32), Repeat(1, 2, 0), Repeat(1, 2, 0, 5), TOY, (OTHER_TOY,), (OTHER_TOY,), 2**16, Repeat(1, 2, 0), 2**20)
 
 
 def tasks(plan: Plan) -> Iterator[Task]:
@@ -103,11 +103,11 @@ def tasks(plan: Plan) -> Iterator[Task]:
     yield Task("calibration", 120)
     yield Task("predictions", 30)
     yield Task("transfers", 60)
-    yield from (Task("compiled", 120, first, form) for form in FORMATS if form != "bf16-autocast")
-    yield from (Task("eager", 75, model.name, form) for model in plan.timed for form in FORMATS)
     yield from (Task("memory", 75, model.name, recipe) for model in plan.filled for recipe in RECIPES)
+    yield from (Task("eager", 75, model.name, form) for model in plan.timed for form in FORMATS)
     yield Task("predictions", 30)
     yield from (Task("largest", 120, first, recipe) for recipe in RECIPES)
+    yield from (Task("compiled", 120, first, form) for form in FORMATS if form != "bf16-autocast")
     yield from (Task("compiled", 150, model.name, "bf16-autocast") for model in plan.timed)
 
 
@@ -120,10 +120,10 @@ def derived_first(plan: Plan) -> list[Step]:
 
 
 def derived_later(plan: Plan) -> list[Step]:
-    """Those that are derived after what is timed on the host, while compilers run."""
-    timed = [(model.of, sizes, form.precision) for model in plan.timed for sizes in model.sizes for form in FORMATS.values()]
+    """Those that are derived while nothing is timed: beside steps whose memory is read, which wait for them."""
     filled = [(model.of, sizes, recipe) for model in plan.filled for recipe in RECIPES for sizes in model.sizes]
-    return list({named(step): step for step in (*timed, *filled)}.values())
+    timed = [(model.of, sizes, form.precision) for model in plan.timed for sizes in model.sizes for form in FORMATS.values()]
+    return list({named(step): step for step in (*filled, *timed)}.values())
 
 
 def named(step: Step) -> str:
