@@ -153,6 +153,7 @@ TRAIN = "train"
 MODES = ("train", "eval", "infer")
 IMPLEMENTATIONS = ("loop", "foreach", "fused")
 ZEROING = ("none", "zero")
+KERNELS = ("cpu", "cuda")
 _CHECKPOINTING = re.compile(r"none|attention|block(/[1-9]\d{0,5})?")
 _MOST_ACCUMULATED = 64
 
@@ -175,6 +176,7 @@ class Options:
                         the ``attention`` of each block.
     ``accumulation``    micro-batches per optimizer step, each of size B.
     ``zero_grad``       ``none``: gradients are released after the step; ``zero``: they stay allocated and are set to 0.
+    ``kernels``         whose kernels and autocast lists torch uses: those of the ``cpu``, on which a check runs, or of a ``cuda`` device.
     """
 
     optimizer: str = "adamw"
@@ -185,6 +187,7 @@ class Options:
     checkpointing: str = "none"
     accumulation: str = "1"
     zero_grad: str = "none"
+    kernels: str = "cpu"
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, str) and self.optimizer in REFUSED:
@@ -197,6 +200,7 @@ class Options:
         _check("mode", self.mode, MODES)
         _check("implementation", self.implementation, IMPLEMENTATIONS)
         _check("zero_grad", self.zero_grad, ZEROING)
+        _check("kernels", self.kernels, KERNELS)
         if not isinstance(self.checkpointing, str) or not _CHECKPOINTING.fullmatch(self.checkpointing):
             choices = "none, block, block/2 (every second block) or attention"
             raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)}: use {choices}")

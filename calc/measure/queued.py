@@ -23,7 +23,7 @@ from calc.measure.timing import EventWatch, passed
 
 _CALLS = 16  # of an operator that takes less than _SHORT: together they last longer than an event's resolution
 _SHORT = 10**6  # ns
-_TRIES = 6  # of one repetition, each behind twice as much work
+_TRIES = 4  # of one repetition, each behind at least twice as much work
 _SIDE = 2048  # of the matmul that keeps the device busy
 
 
@@ -109,7 +109,7 @@ def _repetition(action: Callable[[], object], calls: int, queue: Queue) -> tuple
         queue.synchronize()
         if waited:
             return queue.watch.between(begin, end), issued
-        ahead *= 2
+        ahead = max(2 * ahead, 1.5 * issued)
     raise MeasurementError("the device was never behind the program: the operator waits for its result")
 
 

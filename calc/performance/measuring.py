@@ -131,8 +131,9 @@ def absent() -> str:
 
 def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: MeasuringOptions) -> Measured:
     """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ only in sizes that inputs
-    alone depend on. Memory is read before anything is timed, so that it excludes the memory of other instruments."""
-    from calc.measure.cuda_memory import empty_cache, require_cuda
+    alone depend on. Memory is read before anything is timed, so that it excludes the memory of other instruments. What is derived is the
+    step by the device's kernels, before the run: a step is not traced beside a real one."""
+    from calc.measure.cuda_memory import available_bytes, empty_cache, require_cuda
     from calc.measure.free_memory import require_free_memory
     from calc.measure.machine import machine
     from calc.measure.training import training
@@ -144,20 +145,23 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Meas
         require_free_memory(spec, spec.sizes(cases[0]), options.trains)
     facts = machine(request.device)
     _require_same_machine(request.calibration, facts)
-    derivations = _derivations(spec, cases, options, request)
+    on_device = replace(options, kernels="cuda") if request.on_cuda else options
+    derivations = _derivations(spec, cases, on_device, request)
     before: Sequence[PredictedMemory] = ()
     if request.reads_memory:
         before = request.before or [predicted(derivation(), _capability(facts), request.progress) for derivation in derivations]
     work = request.work or [work_from(derivation) for derivation in derivations]
-    forecast = [_expected(spec, case, options, request) for case in cases]
+    forecast = [_expected(spec, case, on_device, request) for case in cases]
+    room = available_bytes(request.device) if request.fit and request.on_cuda else 0
+    most = largest_expected(derivations[-1](), room, _capability(facts), request.progress) if room else None
     with training(spec, spec.sizes(cases[0]), options, request.device, seed=request.seed) as run:
         request.progress(f"running on {facts['device']['name']}")
         memory = _memory(run, cases, before, request) or [None] * len(cases)
         times = list(_times(run, cases, work, facts, request))
-        fits = _fits(run, cases[-1], derivations[-1](), facts, request) if request.fit and request.on_cuda else (None, None, None)
+        fits = fitting(run, spec.sizes(cases[-1]), most or 1, request.progress) if room else None
     rows = zip(times, memory, forecast, strict=False)  # fewer times, if ``enough`` stopped them
     runs = tuple(MeasuredRun(time.measured.sizes, time, read, expected) for time, read, expected in rows)
-    return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
+    return Measured(spec.name, spec.source, options.to_json(), facts, runs, fits, most, room or None)
 
 
 def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, request: MeasuringOptions) -> list[Callable[[], Derivation]]:
@@ -234,17 +238,6 @@ def _timed(run: Training, work: MatmulFlops, facts: Mapping[str, Any], request: 
     ceiling = ceiling_of(timing.matmul_dtype, facts, gpu=request.gpu, peak=request.peak, measured_rates=measured_rates)
     executed = as_compiled(work) if timing.compiled else work
     return timed_step(timing, executed, throughput_of(run.sizes, run.batches), ceiling)
-
-
-def _fits(
-    run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], request: MeasuringOptions
-) -> tuple[Fits, int | None, int]:
-    """The largest B that runs, the predicted one, and the available bytes."""
-    from calc.measure.cuda_memory import available_bytes
-
-    available = available_bytes(request.device)
-    most = largest_expected(derivation, available, _capability(facts), request.progress)
-    return fitting(run, run.spec.sizes(case), most or 1, request.progress), most, available
 
 
 def document(measurement: Measured) -> dict[str, Any]:

@@ -109,12 +109,14 @@ class Evidence:
 def evidence_for(
     model: str, source: str, options: Mapping[str, str], sizes: Mapping[str, int], records: Iterable[MeasurementRecord]
 ) -> Evidence:
-    """The runs in ``records`` of exactly this step, newest first, and those of this model in another step."""
+    """The runs in ``records`` of exactly this step, newest first, and those of this model in another step. A record says itself on which
+    device it ran, and so by whose kernels."""
+    of_step = {name: value for name, value in options.items() if name != "kernels"}
     runs: dict[bool, list[tuple[MeasurementRecord, RecordedRun]]] = {True: [], False: []}
     for record in sorted(records, key=lambda r: r.date, reverse=True):
         if (record.model, record.source) == (model, source):
             for run in record.runs:
-                runs[dict(record.options) == dict(options) and _same(run.sizes, sizes)].append((record, run))
+                runs[dict(record.options) == of_step and _same(run.sizes, sizes)].append((record, run))
     return Evidence(tuple(runs[True]), tuple(runs[False]))
 
 

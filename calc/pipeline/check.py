@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.derive.quantities import absent
 from calc.derive.result import Derivation, Quantity
-from calc.errors import BadInputError, FreeMemoryError, suggestion
+from calc.errors import BadInputError, FreeMemoryError, MeasurementError, suggestion
 from calc.graph.exchanges import headlines, of_counting
 from calc.options import Options
 from calc.pipeline.observed import at_observed
@@ -128,6 +128,8 @@ def check(
     spec = derivation.spec
     if not isinstance(spec, Spec):
         raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
+    if derivation.options.get("kernels") == "cuda" and not device.startswith("cuda"):
+        raise MeasurementError("the step of a CUDA device's kernels does not run on a CPU: napkin measure compares it on a GPU")
     small = chosen(derivation, spec, sizes)
     at, whole = small.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}

@@ -82,6 +82,8 @@ FEWER: Mapping[str, tuple[str, ...]] = {"decompositions.matmul": ("2.11",)}  # l
 ATTRIBUTES = (
     "torch.Tensor._make_subclass",
     "torch.UntypedStorage._cdata",
+    "torch._C._dispatch_get_all_op_names",
+    "torch._C._dispatch_has_kernel_for_dispatch_key",
     "torch._C._select_conv_backend",
     "torch._subclasses.FakeTensor",
     "torch.autograd.graph.Node._sequence_nr",

@@ -28,7 +28,7 @@ from calc.spec import Sizes, Spec
 from calc.symbolic.evaluation import PythonOperators
 from calc.symbolic.parser import parse
 from calc.trace.function_caches import bypassing_caches
-from calc.trace.kernels import composites, hide_tracing, recurrent
+from calc.trace.kernels import composites, hide_tracing, on_cuda, recurrent
 from calc.trace.kernels.matmul import by_symbols
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
@@ -226,6 +226,8 @@ class _StepRun:
         self.spec = spec
         with hide_tracing.building(), recurrent.sized(), self._overriding():
             module, inputs = module_of(spec, sizes, options.checkpointing), inputs_of(spec, sizes)
+            if options.kernels == "cuda":
+                on_cuda.refuse_cudnn(module)
             self.module, self.inputs = precision.cast(module, inputs, options.precision)
             self.module.train(options.trains)
             self.masters = precision.MasterWeights(self.module, options.precision)
@@ -266,6 +268,7 @@ class _StepRun:
             hide_tracing.calls_noted(self._noted, recorder.size),
             self._overriding(),
             _attention(self.options),
+            on_cuda.running_on_cuda(recorder) if self.options.kernels == "cuda" else contextlib.nullcontext(),
         ):
             for number in (1, 2):
                 if self.optimizer is not None:

@@ -186,6 +186,14 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--implementation", default="loop", show_default=True, metavar="WAY", help="Optimizer implementation: loop, foreach or fused."
         ),
         click.option("--mode", default="train", show_default=True, metavar="MODE", help="What the step runs: train, eval or infer."),
+        click.option(
+            "--kernels",
+            default="cpu",
+            show_default=True,
+            metavar="DEVICE",
+            help="Whose kernels and autocast lists torch uses: cpu, or cuda, where the optimizer runs as foreach unless --implementation is"
+            " given.",
+        ),
         click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Attention kernel: fused or math."),
         click.option("--precision", default="fp32", show_default=True, metavar="NAME", help=_PRECISION),
         click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="Optimizer: see napkin list optimizers."),
@@ -255,12 +263,24 @@ def refuse_untrained(mode: str) -> None:
         refuse_idle(f"in mode {mode}, which trains nothing", *_OF_TRAINING)
 
 
+def run_as_foreach(options: dict[str, Any]) -> None:
+    """Let the optimizer run as torch runs it on CUDA by default, unless the implementation is given."""
+    from calc.options import NAMED_OPTIMIZERS
+
+    optimizer = NAMED_OPTIMIZERS.get(options["optimizer"])
+    source = click.get_current_context().get_parameter_source("implementation")
+    if source is ParameterSource.DEFAULT and optimizer is not None and "foreach" in optimizer.ways:
+        options["implementation"] = "foreach"
+
+
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
     """The request of a command: model, sizes and options. Raises ``BadInputError`` for options that do not go together."""
     from calc.options import made
     from reports.jobs.request import Request, sizes_from
 
     refuse_untrained(options["mode"])
+    if options["kernels"] == "cuda":
+        run_as_foreach(options)
     return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from reports.cli.common import (
     FAILED,
@@ -28,6 +27,7 @@ from reports.cli.common import (
     refuse_idle,
     request_of,
     require_gpu,
+    run_as_foreach,
     sizes_arguments,
     talk,
     unmeasured,
@@ -100,8 +100,7 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @click.option("--compile", "compiled", is_flag=True, help="Compile the model with torch.compile.")
 @click.option("--fit", is_flag=True, help="Also find the largest B that fits, by running out of memory on a CUDA device.")
 @SEED_OPTION
-@click.pass_context
-def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **options: Any) -> int:
+def measure(device: str | None, output: str | None, as_json: bool, strict: bool, **options: Any) -> int:
     """Time real steps: forward, backward and optimizer separately, tokens per second, MFU and HFU, and the slowest modules.
 
     On a CUDA device the allocator's peaks are compared with their prediction, and the optimizer runs as foreach, torch's default there,
@@ -113,8 +112,9 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
 
     device, absent = device_here(device)
     how = _options(device, **{name: options.pop(name) for name in _OF_MEASURING})
+    refuse_idle("on what is measured, which runs its own device's kernels", "kernels")
     if how.on_cuda:
-        _foreach(context, options)
+        run_as_foreach(options)
     request = request_of(**options)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
@@ -137,15 +137,6 @@ def _options(device: str, repeat: int, seconds: float, warm_up: int, peak: str |
     calibration = None if options["calibrated"] is None else read(Path(options["calibrated"]))
     how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=options["tf32"], compiled=options["compiled"])
     return MeasuringOptions(device, repeat, options["fit"], rate_of(peak), options["gpu"], calibration, how, seed=options["seed"])
-
-
-def _foreach(context: click.Context, options: dict[str, Any]) -> None:
-    """The optimizer as torch runs it on CUDA by default."""
-    from calc.options import NAMED_OPTIMIZERS
-
-    optimizer = NAMED_OPTIMIZERS.get(options["optimizer"])
-    if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and optimizer is not None and "foreach" in optimizer.ways:
-        options["implementation"] = "foreach"
 
 
 @click.command("measure-matmul")

@@ -28,6 +28,13 @@ _ATTENTION = (
     "With a square causal mask, a kernel that skips masked blocks still does at least half of them.",
 )
 
+_ON_CUDA = (
+    "Operators, their dtypes and the kernels of attention are those that torch runs on a CUDA device.",
+    "Autocast casts other operators there than on a CPU, RMS norm and dropout are one kernel each, and fp32 attention with fewer key/value"
+    " heads than query heads has no fused kernel.",
+    "On a CPU the same step may run other operators and has another peak. Attention's operators keep the names of the CPU's kernels.",
+)
+
 _NONE_BY_DATA = (
     "Nothing depends on the values of the data.",
     "The sizes alone determine which operators a step of this model runs.",
@@ -80,7 +87,7 @@ def has_attention(operators: Iterable[str]) -> bool:
 def conventions(options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True) -> tuple[Convention, ...]:
     """The conventions of a step with these options: one with data-dependent sizes or not, with attention or not."""
     by_data = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
-    of_attention = (_ATTENTION,) if attention else ()
+    of_attention = (*((_ATTENTION,) if attention else ()), *((_ON_CUDA,) if options.get("kernels") == "cuda" else ()))
     if options.get("mode", TRAIN) != TRAIN:
         return (_MULTIPLY_ADD, _FORWARD_ALONE, _STORAGE, *of_attention, by_data)
     implementation = _IMPLEMENTED[options.get("implementation", "loop")]
@@ -111,7 +118,7 @@ NOT_COVERED: tuple[str, ...] = (
     "Workspace that an operator allocates and frees internally, and buffers of libraries.",
     "Rounding, caching and fragmentation of the allocator.",
     "Several processes: communication, sharding, offloading.",
-    "Kernels of other devices, where they differ from those traced on the CPU.",
+    "Kernels of other devices, where they differ from those traced: by default a CPU's, with --kernels cuda a CUDA device's.",
 )
 
 REFUSED = "The model cannot run at such sizes: Napkin refuses them."

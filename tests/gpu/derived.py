@@ -16,7 +16,7 @@ from typing import Any
 from calc.errors import NapkinError
 from calc.memory.device_memory import PredictedMemory, predicted
 from calc.performance.mfu import MatmulFlops, work_from
-from tests.gpu.plan import Step, named, options_of
+from tests.gpu.plan import Step, derived_options, named
 
 _POLL = 0.2  # seconds
 HOPPER = (9, 0)  # compute capability whose workspaces a prediction of memory adds, where no device says its own
@@ -102,7 +102,7 @@ def _derived(step: Step) -> Derived:
 
     model, sizes, recipe = step
     try:
-        spec, options = calc.load(model), options_of(recipe)
+        spec, options = calc.load(model), derived_options(recipe)
         derivation = calc.derive(spec, sizes, **options.to_json())
         work = work_from(lambda: derivation)
     except Exception as error:  # whatever it is, the step is measured all the same

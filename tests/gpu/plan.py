@@ -7,7 +7,7 @@ its steps, transfers, then the rest; within it, nothing is timed while steps are
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc.hardware.times import Repeat
 from calc.options import Options
@@ -135,3 +135,8 @@ def named(step: Step) -> str:
 def options_of(recipe: str) -> Options:
     """The recipe as torch runs it on a device by default."""
     return Options(precision=recipe, implementation="foreach")
+
+
+def derived_options(recipe: str) -> Options:
+    """The same, by a CUDA device's kernels."""
+    return replace(options_of(recipe), kernels="cuda")

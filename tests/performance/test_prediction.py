@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.derive.operators import Work
-from calc.hardware.calibration import BACKWARD, COPY, LAUNCH, PRODUCT, VIEW, Calibration
+from calc.hardware.calibration import BACKWARD, COPY, FORWARD, LAUNCH, PRODUCT, VIEW, Calibration
 from calc.performance.benchmark_proxy import Stand, as_product, by_bytes
 from calc.performance.prediction import Tables, predict
 from calc.rules.registry import Operator, View
@@ -128,6 +129,30 @@ def test_on_a_cuda_device_the_program_runs_ahead() -> None:
     assert program == pytest.approx(predict((view, small), cuda).seconds)
     assert 2e9 / RATE * NANO + 100 * OVERHEAD[LAUNCH] * NANO == pytest.approx(predict((view, small, large), cuda).seconds)
     assert predict((view, small, large), made()).seconds > predict((view, small, large), cuda).seconds
+
+
+def _on_cuda(issued: int) -> Calibration:
+    """The machine as a CUDA device: every operator but the overheads is issued in so many nanoseconds."""
+    points = [p if p.primitive in OVERHEAD else replace(p, program=(issued,)) for p in made().points]
+    return Calibration({**MACHINE, "device": {"kind": "cuda", "name": "Toy"}}, "events", tuple(points))
+
+
+def test_the_program_takes_for_an_operator_what_it_took_to_issue_its_proxy() -> None:
+    """Many small products: 7 µs each, and what the backward adds."""
+    small = _mm(2, 2, 2, phase="backward", times=100)
+
+    assert 100 * (7000 + OVERHEAD[BACKWARD]) * NANO == pytest.approx(predict((small,), _on_cuda(7000)).seconds)
+
+
+def test_the_program_begins_a_phase_while_the_device_works_on_the_one_before() -> None:
+    """The forward keeps the device busy for longer than the program needs to issue it: by so much the backward is issued ahead."""
+    forward, backward = _mm(1000, 1000, 1000, phase="forward"), _mm(2, 2, 2, phase="backward", times=5000)
+    device = 2e9 / RATE * NANO
+    issued = (7000 + OVERHEAD[FORWARD] - OVERHEAD[LAUNCH]) * NANO, 5000 * (7000 + OVERHEAD[BACKWARD]) * NANO
+
+    prediction = predict((forward, backward), _on_cuda(7000))
+
+    assert {"forward": pytest.approx(device), "backward": pytest.approx(sum(issued) - device)} == prediction.phases
 
 
 def test_a_view_takes_the_time_of_a_view() -> None:
