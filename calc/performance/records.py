@@ -83,7 +83,7 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementRecord:
-    """One measurement: the model, the method, the machine, the date, and the command."""
+    """One measurement: the model, the method, the machine, the date, and the command. ``capability`` is that of a CUDA device."""
 
     file: str
     model: str
@@ -96,6 +96,7 @@ class MeasurementRecord:
     command: str
     clock: str
     runs: tuple[RecordedRun, ...]
+    capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _record(file: str, data: Any) -> MeasurementRecord:
         command=part(data, "command", text),
         clock=at(data["runs"][0], "time.measured.clock", text),
         runs=runs,
+        capability=part(data, "device", lambda device: optional(device, "capability", _capability)),
     )
 
 
@@ -201,6 +203,13 @@ def _times(data: Any) -> Timings:
     if abs(median - times.seconds) * 10**9 > times.seconds:
         raise Wrong(f"has a median written as {float(median):g} s, and it is {float(times.seconds):g} s")
     return times
+
+
+def _capability(value: Any) -> tuple[int, int]:
+    numbers = each(whole(0, 1000))(value)
+    if len(numbers) != 2:
+        refuse(value, "a compute capability, as [9, 0]")
+    return numbers[0], numbers[1]
 
 
 def _date(value: Any) -> datetime.datetime:

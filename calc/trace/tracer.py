@@ -226,9 +226,9 @@ def _notes_on_attention(trace: StepTrace, options: Options) -> Iterator[str]:
     heads = {(call["query"].shape[-3], call["key"].shape[-3]) for call in calls if call["query"].dtype == "float32"}
     if options.kernels == "cpu" and any(of_query != of_key for of_query, of_key in heads):
         yield (
-            "On a CUDA device torch has no fused kernel for attention in fp32 with fewer key/value heads than query heads: it allocates the"
-            " scores there (in training, those of every layer), so the peak is higher. --kernels cuda derives that step; in bf16 attention is"
-            " fused on both."
+            "On a CUDA device torch has no fused kernel for attention in fp32 with fewer key/value heads than query heads: it allocates"
+            " the scores there (in training, those of every layer), so the peak is higher. --kernels cuda derives that step; in bf16,"
+            " attention is fused on both."
         )
 
 

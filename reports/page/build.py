@@ -243,7 +243,7 @@ def build(content: PageContent) -> Page:
         checks=tuple(check_rows.row(v, content.notes_of_checks) for v in content.verdicts.values()),
         check_notes=tuple(content.notes_of_checks),
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
-        recorded=recorded(derivation, content.evidence),
+        recorded=recorded(derivation, content.evidence, content.timeline),
         not_covered=tuple(_not_covered(derivation, content.verdicts)),
         rules=rules.used([*content.steps, *(step for c in comparisons for step in c.steps)]),
         derivation_rules=rules.used(content.steps),

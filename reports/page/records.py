@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
+from calc.memory.device_memory import PredictedMemory, on_device
 from calc.performance.mfu import work_of
 from calc.performance.records import VARIABLE, Evidence, MeasurementRecord, RecordedRun
 from reports.page.parts import sizes_text
@@ -42,19 +45,20 @@ _NONE = f"there is no recording of this model with these options and sizes, neit
 _MOST_OTHERS = 12
 
 
-def recorded(derivation: Derivation, evidence: Evidence | None) -> RecordedRuns:
-    """The section on measured time."""
+def recorded(derivation: Derivation, evidence: Evidence | None, live: Timeline | None = None) -> RecordedRuns:
+    """The section on measured time. A recorded peak stands beside the derived one, where the step is by that device's kernels and ``live``
+    are its bytes."""
     if evidence is None:
         return RecordedRuns((), "no recordings were searched", ())
     flops = work_of(derivation).model
-    rows = tuple(_row(record, run, flops) for record, run in evidence.shown)
+    rows = tuple(_row(record, run, flops, _peak_on(record, derivation, live)) for record, run in evidence.shown)
     other_rows = [_recorded_otherwise(record, run) for record, run in evidence.otherwise]
     omitted = len(other_rows) - _MOST_OTHERS
     shown = [*other_rows[:_MOST_OTHERS], *([f"and {omitted} more"] if omitted > 0 else [])]
     return RecordedRuns(rows, "" if rows else _NONE, tuple(shown))
 
 
-def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None) -> RecordedRow:
+def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None, peak: int | None) -> RecordedRow:
     low, high = run.whole.quartiles
     return RecordedRow(
         machine=_machine(record),
@@ -65,9 +69,25 @@ def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None) -> Reco
         parts=tuple((name, duration(part.seconds)) for name, part in run.parts.items()),
         throughput=rate(run.per_second, run.unit),
         share=_share(run, flops),
-        memory="not measured" if run.memory is None else bytes_text(run.memory),
+        memory=_memory(run, peak),
         command=record.command,
     )
+
+
+def _peak_on(record: MeasurementRecord, derivation: Derivation, live: Timeline | None) -> int | None:
+    """Bytes allocated at the derived peak on the record's device: live bytes, the allocator's rounding, workspaces. ``None`` if unknown."""
+    if derivation.options.get("kernels") != "cuda" or record.capability is None or live is None or not live.allocated:
+        return None
+    first, steady = live.allocated
+    return on_device(PredictedMemory(live.sizes, first, steady, None), record.capability).allocated
+
+
+def _memory(run: RecordedRun, peak: int | None) -> str:
+    if run.memory is None:
+        return "not measured"
+    if peak is None:
+        return bytes_text(run.memory)
+    return f"{bytes_text(run.memory)}; derived {bytes_text(peak)} ({percent(Fraction(peak, run.memory) - 1, signed=True)})"
 
 
 def _machine(record: MeasurementRecord) -> str:

@@ -1,0 +1,46 @@
+"""Recorded runs of a GPU on the page of a step that is derived by its kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+import calc
+from calc.options import Options
+from calc.performance.records import evidence_for, recorded
+from calc.pipeline.pipeline import timeline
+from reports.page import records
+from reports.page.records import RecordedRuns
+from tests.memory.test_recorded_peaks import MEASUREMENTS
+
+SIZES = {"B": 8, "T": 1024}
+
+
+def _runs(kernels: str) -> RecordedRuns:
+    options = Options(precision="bf16-autocast", implementation="foreach", kernels=kernels)
+    derivation = calc.derive(calc.load("gpt2"), SIZES, **options.to_json())
+    evidence = evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, recorded((MEASUREMENTS,)))
+    return records.recorded(derivation, evidence, timeline(derivation))
+
+
+@pytest.fixture(scope="module")
+def on_cuda() -> RecordedRuns:
+    return _runs("cuda")
+
+
+def test_a_recorded_peak_stands_beside_the_derived_one(on_cuda: RecordedRuns) -> None:
+    """That of the allocator, with its rounding and cuBLAS's workspaces: 8,705,094,656 bytes recorded and 8,713,115,136 derived."""
+    memory = {row.memory.replace("\N{NO-BREAK SPACE}", " ") for row in on_cuda.rows}
+
+    assert {"not measured", "8.71 GB; derived 8.71 GB (+0.09 %)", "8.71 GB; derived 8.71 GB (+0.04 %)"} == memory
+
+
+def test_runs_are_of_one_machine_and_compiled_or_not(on_cuda: RecordedRuns) -> None:
+    """Four recordings of this step: two of its memory, two of its time alone."""
+    assert 4 == len(on_cuda.rows)
+    assert {"NVIDIA H100 80GB HBM3, driver 580.159.04, torch 2.11.0"} == {row.machine for row in on_cuda.rows}
+    assert 1 == sum("torch.compile" in row.how for row in on_cuda.rows)
+
+
+def test_the_peak_of_a_cpu_step_is_not_compared_with_that_of_a_gpu() -> None:
+    """It is of other kernels."""
+    assert not any("derived" in row.memory for row in _runs("cpu").rows)
