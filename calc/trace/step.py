@@ -268,7 +268,7 @@ class _StepRun:
             hide_tracing.calls_noted(self._noted, recorder.size),
             self._overriding(),
             _attention(self.options),
-            on_cuda.running_on_cuda(recorder) if self.options.kernels == "cuda" else contextlib.nullcontext(),
+            on_cuda.running_on_cuda(recorder, self.options.attention) if self.options.kernels == "cuda" else contextlib.nullcontext(),
         ):
             for number in (1, 2):
                 if self.optimizer is not None:

@@ -75,7 +75,7 @@ def peak_story(
         parts=largest_parts(derivation, quantity.value, exact, candidate),
         term=formula(largest[0]) if largest is not None else None,
         term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
-        fit=_fit(quantity.value, board),
+        fit=f"{_fit(quantity.value, board)}{_by(derivation, board)}",
         bound=_bound(quantity.value, exact) if exact is not None else "",
         best=_best(derivation, quantity.value, levers, bounds, board),
         levers=(
@@ -106,6 +106,13 @@ def _fit(peak: int, board: Accelerator) -> str:
     if room < 0:
         return f"No: it is {bytes_text(-room)} too large for one {board.name}."
     return f"Yes: one {board.name} has {bytes_text(room)} left for allocator rounding, library workspaces and everything else."
+
+
+def _by(derivation: Derivation, board: Accelerator) -> str:
+    """Whose kernels the peak is by, if not those of the device."""
+    if board.vendor != "NVIDIA" or derivation.options.get("kernels") == "cuda":
+        return ""
+    return " This is the peak by a CPU's kernels; --kernels cuda derives it by a GPU's."
 
 
 @dataclass(frozen=True, slots=True)

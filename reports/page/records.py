@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -52,10 +53,7 @@ def recorded(derivation: Derivation, evidence: Evidence | None, live: Timeline |
         return RecordedRuns((), "no recordings were searched", ())
     flops = work_of(derivation).model
     rows = tuple(_row(record, run, flops, _peak_on(record, derivation, live)) for record, run in evidence.shown)
-    other_rows = [_recorded_otherwise(record, run) for record, run in evidence.otherwise]
-    omitted = len(other_rows) - _MOST_OTHERS
-    shown = [*other_rows[:_MOST_OTHERS], *([f"and {omitted} more"] if omitted > 0 else [])]
-    return RecordedRuns(rows, "" if rows else _NONE, tuple(shown))
+    return RecordedRuns(rows, "" if rows else _NONE, tuple(_recorded_otherwise(derivation, evidence)))
 
 
 def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None, peak: int | None) -> RecordedRow:
@@ -112,10 +110,22 @@ def _share(run: RecordedRun, flops: int | None) -> str:
     return f"MFU {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} ({run.peak_source})"
 
 
-def _recorded_otherwise(record: MeasurementRecord, run: RecordedRun) -> str:
+def _recorded_otherwise(derivation: Derivation, evidence: Evidence) -> Iterator[str]:
+    """One line for all runs of one machine, day and way to run: what differs from the page's step, with the sizes of each."""
+    together: dict[str, dict[str, None]] = {}
+    for record, run in evidence.otherwise:
+        differing = {name: size for name, size in run.sizes.items() if derivation.sizes.get(name) != size}
+        together.setdefault(_way(record, run), {})[sizes_text(differing) or "at these sizes"] = None
+    lines = [f"{way}: {'; '.join(sizes)}" for way, sizes in together.items()]
+    yield from lines[:_MOST_OTHERS]
+    if len(lines) > _MOST_OTHERS:
+        yield f"and {len(lines) - _MOST_OTHERS} more"
+
+
+def _way(record: MeasurementRecord, run: RecordedRun) -> str:
     options = ", ".join(f"{name} {value}" for name, value in record.options.items())
     how = ", torch.compile" if run.compiled else ""
-    return f"{sizes_text(run.sizes)}; {options}, matmuls in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"
+    return f"{options}, matmuls in {run.dtype}{how} ({record.device}, {record.date:%Y-%m-%d})"
 
 
 def measurements(evidence: Evidence) -> list[dict[str, Any]]:

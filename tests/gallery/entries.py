@@ -20,6 +20,11 @@ class Entry:
 
 ENTRIES = (
     Entry("gpt2", "GPT-2 124M, one AdamW step of 8 sequences of 1024 tokens", "gpt2 -d B=8 -d T=1024 --gpu h100-sxm"),
+    Entry(
+        "gpt2-h100",
+        "GPT-2 124M as an H100 runs it, in bf16, beside recorded runs",
+        "gpt2 -d B=8 -d T=1024 --precision bf16-autocast --kernels cuda --gpu h100-sxm",
+    ),
     Entry("llama3-8b", "Llama-3-8B, one AdamW step on 4096 tokens", "llama3-8b -d B=1 -d T=4096 --gpu h100-sxm"),
     Entry("llama3-8b-inference", "Llama-3-8B inference: one forward on 4096 tokens", "llama3-8b -d B=1 -d T=4096 --mode infer"),
     Entry("mixtral", "Mixtral-8x7B, one AdamW step on 4096 tokens", "mixtral -d B=1 -d T=4096"),

@@ -162,6 +162,13 @@ def test_a_view_takes_the_time_of_a_view() -> None:
     assert OVERHEAD[VIEW] * NANO == pytest.approx(_seconds(view))
 
 
+def test_reading_a_step_count_runs_no_kernel() -> None:
+    """It lies in the program's memory: the program takes what a view takes."""
+    count = _work("aten._local_scalar_dense.default", {"self": _view(1)}, _view(1), moved=8, phase="optimizer")
+
+    assert OVERHEAD[VIEW] * NANO == pytest.approx(_seconds(count))
+
+
 def test_alike_operators_are_timed_as_often_as_they_run() -> None:
     """Twelve layers."""
     assert 12 * _seconds(_mm(100, 100, 100)) == pytest.approx(_seconds(_mm(100, 100, 100, times=12)))

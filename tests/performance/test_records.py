@@ -207,8 +207,11 @@ def test_other_measurements_in_a_folder_are_passed_over_and_a_folder_of_one_s_ow
 
 
 def derivation(flops: int) -> Any:
-    """As far as a report asks it for the FLOPs of a forward."""
-    return SimpleNamespace(options={"mode": "infer"}, quantities={"flops.forward.matmul": SimpleNamespace(value=flops, unknown="")})
+    """As far as a report asks it for its sizes and the FLOPs of a forward."""
+    sizes = {"B": 7, "d": 11}
+    return SimpleNamespace(
+        sizes=sizes, options={"mode": "infer"}, quantities={"flops.forward.matmul": SimpleNamespace(value=flops, unknown="")}
+    )
 
 
 def shown(tmp_path: Path, flops: int = 6_000_000, **changes: Any) -> Any:
@@ -252,4 +255,12 @@ def test_without_a_record_the_report_says_not_measured_and_names_runs_of_other_s
     assert actual.why.startswith("there is no recording of this model with these options and sizes, neither bundled nor in the folder that")
     (line,) = actual.otherwise
     options = "optimizer adamw, precision bf16, attention fused, mode train"
-    assert f"B = 7, d = 11; {options}, matmuls in fp32; Some Card, 2026-01-31" == line.replace("\u00a0", " ")
+    assert f"{options}, matmuls in fp32 (Some Card, 2026-01-31): at these sizes" == line.replace("\u00a0", " ")
+
+
+def test_runs_of_one_machine_and_way_share_a_line_with_the_sizes_that_differ(tmp_path: Path) -> None:
+    """Two of another batch, one of another width as well."""
+    runs = [{**record()["runs"][0], "sizes": sizes} for sizes in ({"B": 3, "d": 11}, {"B": 5, "d": 13})]
+    (line,) = shown(tmp_path, runs=runs).otherwise
+
+    assert line.replace("\u00a0", " ").endswith("(Some Card, 2026-01-31): B = 3; B = 5, d = 13")

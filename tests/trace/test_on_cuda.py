@@ -102,6 +102,41 @@ def test_dropout_is_one_kernel_with_a_mask_of_a_byte_an_element() -> None:
     assert 3 * 3 * 8 == saved["cpu"] - saved["cuda"]  # 3 of 4 bytes of 3·8 elements
 
 
+class Attending(nn.Module):
+    """Attention with dropout of values that are half as wide as queries and keys, or as wide."""
+
+    def __init__(self, width: int, of_values: int) -> None:
+        super().__init__()
+        self.q, self.v = nn.Linear(width, width), nn.Linear(width, of_values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, v = self.q(x)[:, None], self.v(x)[:, None]
+        return nn.functional.scaled_dot_product_attention(q, q, v, dropout_p=0.5)
+
+
+def _attending(narrow: bool) -> calc.Spec:
+    return _spec(lambda s: Attending(s.D, 4 if narrow else s.D), lambda s: (torch.randn(s.B, 5, s.D),))
+
+
+def _ran(spec: calc.Spec, **options: str) -> set[str]:
+    return {row.operator for row in calc.derive(spec, kernels="cuda", **options).coverage}
+
+
+def test_a_fused_kernel_draws_dropout_inside_and_the_math_kernel_in_one_operator() -> None:
+    """A CPU has no fused kernel with dropout."""
+    assert {name for name in _ran(_attending(narrow=False)) if "attention" in name or "dropout" in name} == {
+        "aten._scaled_dot_product_flash_attention_for_cpu.default",
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+    }
+    assert {"aten.native_dropout.default", "aten.native_dropout_backward.default"} <= _ran(_attending(narrow=False), attention="math")
+
+
+def test_a_fused_kernel_that_a_cpu_lacks_is_refused() -> None:
+    """Of values narrower than queries, which cuDNN and memory-efficient attention take."""
+    with pytest.raises(SpecError, match=r"a CPU has none to derive it by .*: derive the step with attention=math, or with kernels=cpu"):
+        calc.derive(_attending(narrow=True), kernels="cuda")
+
+
 def test_a_recurrent_layer_is_refused() -> None:
     """cuDNN runs all its steps in one kernel."""
     spec = _spec(lambda s: _Recurrent(s.D), lambda s: (torch.randn(s.B, 5, s.D),))

@@ -133,14 +133,16 @@ def _refuse(because: str, *_: Any, **__: Any) -> Any:
 
 
 @contextlib.contextmanager
-def running_on_cuda(recorder: Recorder) -> Iterator[None]:
-    """Context in which a traced step runs what a CUDA device would run."""
+def running_on_cuda(recorder: Recorder, attention: str) -> Iterator[None]:
+    """Context in which a traced step runs what a CUDA device would run, with that option for the kernels of attention."""
     functional = nn.functional
-    attention = functools.partial(_attention, functional.scaled_dot_product_attention)
+    original = functional.scaled_dot_product_attention
+    chosen = functools.partial(_attention, recorder, original) if attention == "fused" else original
     with (
         replacement.replaced(_autocast_kernels(), "AutocastCPU"),
-        replaced(functional, rms_norm=functools.partial(_rms_norm, recorder, functional.rms_norm)),
-        replaced(functional, dropout=functools.partial(_dropout, functional.dropout), scaled_dot_product_attention=attention),
+        replacement.replaced({"dropout": _dropout}, "CompositeImplicitAutograd"),
+        replaced(torch, rms_norm=functools.partial(_rms_norm, recorder, torch.rms_norm)),
+        replaced(functional, scaled_dot_product_attention=chosen),
     ):
         yield
 
@@ -153,15 +155,17 @@ def refuse_cudnn(module: nn.Module) -> None:
             raise SpecError(f"a CUDA device runs {what} in one kernel of cuDNN, which has no rule: derive the step with kernels=cpu")
 
 
-def _dropout(original: Callable[..., Tensor], input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """``dropout`` in one kernel with a mask of one byte an element (aten/src/ATen/native/Dropout.cpp, ``is_fused_kernel_acceptable``)."""
-    if not training or inplace or not 0 < p < 1:
-        return original(input, p, training, inplace)
-    result: Tensor = aten.native_dropout(input, p, True)[0]
+def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """``dropout`` in one kernel with a mask of one byte an element (aten/src/ATen/native/Dropout.cpp, ``is_fused_kernel_acceptable``); in
+    place it has none."""
+    if p == 0 or not train:
+        return input
+    result: Tensor = aten.native_dropout(input, p, True)[0] if p < 1 else input * torch.zeros((), dtype=input.dtype)
     return result
 
 
 def _attention(
+    recorder: Recorder,
     original: Callable[..., Tensor],
     query: Tensor,
     key: Tensor,
@@ -175,12 +179,20 @@ def _attention(
     if not _fused_on_cuda(query, key, value, attn_mask):
         with sdpa_kernel(SDPBackend.MATH):
             return original(query, key, value, attn_mask, dropout_p, is_causal, **keywords)
-    return original(query, key, value, attn_mask, 0.0, is_causal, **keywords)
+    before = len(recorder.ops)
+    result = original(query, key, value, attn_mask, 0.0, is_causal, **keywords)
+    if not any("scaled_dot_product" in op.name for op in recorder.ops[before:]):
+        raise SpecError(
+            "a CUDA device has a fused kernel for this attention, and a CPU has none to derive it by (of values narrower than queries,"
+            " for one): derive the step with attention=math, or with kernels=cpu"
+        )
+    return result
 
 
 def _fused_on_cuda(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether torch has a fused kernel for this call on an NVIDIA GPU of compute capability 8.0 or above: FlashAttention, memory-efficient
-    or cuDNN attention (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``)."""
+    or cuDNN attention (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). Where only FlashAttention does and the heads' width is no
+    multiple of 8, torch pads it: that is not in the trace."""
     autocast = torch.is_autocast_enabled("cpu")
     dtype = _low_type() if autocast and _casts(query) else query.dtype
     if query.dim() != 4 or dtype not in (torch.float32, *_LOW_TYPES):

@@ -251,6 +251,16 @@ def test_the_fit_is_that_of_the_named_device_or_of_80_gb() -> None:
     assert "NVIDIA B300" in _story(gpu="b300").fit
 
 
+def test_a_peak_by_the_kernels_of_a_cpu_says_so_where_an_nvidia_gpu_is_meant() -> None:
+    """Which may run others; of the devices of other vendors nothing is derived."""
+    on_cuda = replace(sample.derivation(), options={**sample.derivation().options, "kernels": "cuda"})
+    story = peak_story(on_cuda, live_bytes.timeline())
+
+    assert _story().fit.endswith("This is the peak by a CPU's kernels; --kernels cuda derives it by a GPU's.")
+    assert story is not None
+    assert "kernels" not in story.fit + _story(gpu="mi300x").fit
+
+
 def test_matmul_flops_that_are_unknown_are_called_so() -> None:
     """Never 0 and never blank."""
     assert "unknown" == _story().levers[2].matmul
