@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import calc
-from calc.options import Options
-from calc.performance.records import evidence_for, recorded
+from calc.derive.result import Derivation
+from calc.performance.records import Evidence, evidence_for, recorded
 from calc.pipeline.pipeline import timeline
 from reports.page import records
 from reports.page.records import RecordedRuns
@@ -15,16 +17,18 @@ from tests.memory.test_recorded_peaks import MEASUREMENTS
 SIZES = {"B": 8, "T": 1024}
 
 
-def _runs(kernels: str) -> RecordedRuns:
-    options = Options(precision="bf16-autocast", implementation="foreach", kernels=kernels)
-    derivation = calc.derive(calc.load("gpt2"), SIZES, **options.to_json())
-    evidence = evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, recorded((MEASUREMENTS,)))
-    return records.recorded(derivation, evidence, timeline(derivation))
+@pytest.fixture(scope="module")
+def derivation() -> Derivation:
+    return calc.derive(calc.load("gpt2"), SIZES, precision="bf16-autocast", implementation="foreach", kernels="cuda")
 
 
 @pytest.fixture(scope="module")
-def on_cuda() -> RecordedRuns:
-    return _runs("cuda")
+def on_cuda(derivation: Derivation) -> RecordedRuns:
+    return records.recorded(derivation, _evidence(derivation), timeline(derivation))
+
+
+def _evidence(derivation: Derivation) -> Evidence:
+    return evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, recorded((MEASUREMENTS,)))
 
 
 def test_a_recorded_peak_stands_beside_the_derived_one(on_cuda: RecordedRuns) -> None:
@@ -41,6 +45,9 @@ def test_runs_are_of_one_machine_and_compiled_or_not(on_cuda: RecordedRuns) -> N
     assert 1 == sum("torch.compile" in row.how for row in on_cuda.rows)
 
 
-def test_the_peak_of_a_cpu_step_is_not_compared_with_that_of_a_gpu() -> None:
+def test_the_peak_of_a_cpu_step_is_not_compared_with_that_of_a_gpu(derivation: Derivation) -> None:
     """It is of other kernels."""
-    assert not any("derived" in row.memory for row in _runs("cpu").rows)
+    options = {name: value for name, value in derivation.options.items() if name != "kernels"}
+    on_cpu = replace(derivation, options=options)
+
+    assert not any("derived" in row.memory for row in records.recorded(on_cpu, _evidence(on_cpu), timeline(derivation)).rows)
