@@ -36,17 +36,17 @@ def _operators(model: str, sizes: Mapping[str, int], precision: str, kernels: st
     options = Options(precision=precision, implementation="foreach", kernels=kernels)
     trace = trace_at(spec, {}, spec.sizes(sizes), {}, options)
     ran = [op for op in trace.ops if op.step == 2 and op.name not in _UNTRACED]
-    return [_without_random_state(" ".join((op.name, *(t.dtype for t in op.outputs)))) for op in ran]
+    return [_plain(" ".join((op.name, *(t.dtype for t in op.outputs)))) for op in ran]
 
 
 def _recorded(name: str) -> list[str]:
     lines = (RECORDED / f"h100-{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [_without_random_state(line.replace(_ATTENTION[1], _ATTENTION[0])) for line in lines]
+    return [_plain(line.replace(_ATTENTION[1], _ATTENTION[0])) for line in lines]
 
 
-def _without_random_state(line: str) -> str:
-    """cuDNN's attention also returns two numbers that its backward draws dropout from."""
-    name, *dtypes = line.split()
+def _plain(line: str) -> str:
+    """cuDNN's attention also returns two numbers that its backward draws dropout from. Both ways to view a new tensor are one."""
+    name, *dtypes = line.replace("aten._unsafe_view.", "aten.view.").split()
     kept = dtypes[:2] if name.startswith(f"aten.{_ATTENTION[0]}.") else dtypes
     return " ".join((name, *kept))
 
@@ -63,8 +63,9 @@ def test_a_cpu_runs_others(name: str) -> None:
     assert _recorded(name) != _operators(*STEPS[name], kernels="cpu")
 
 
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="another torch has other operators: those not stated are refused")
 def test_the_policy_of_every_operator_that_autocast_casts_on_cuda_is_stated() -> None:
-    """Of the pinned torch; another version's further operators are refused when they run."""
+    """Of the pinned torch."""
     assert POLICIES == autocast_operators("AutocastCUDA")
 
 
