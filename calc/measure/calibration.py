@@ -71,8 +71,8 @@ def _timed(primitive: Primitive, watch: Watch, queue: Queue | None) -> Calibrati
         return None  # no kernel for it here, or not enough memory
     taken, program = times.device, times.program.nanoseconds
     calls = taken.calls * primitive.repeats
-    what = primitive
-    return CalibrationPoint(what.name, what.dtype, what.sizes, what.flops, what.bytes, calls, taken.nanoseconds, program)
+    sizes, flops, nbytes = primitive.sizes, primitive.flops, primitive.bytes
+    return CalibrationPoint(primitive.name, primitive.dtype, sizes, flops, nbytes, calls, taken.nanoseconds, program)
 
 
 def _queued(action: Action, queue: Queue | None, primitive: Primitive) -> QueuedTimes | None:

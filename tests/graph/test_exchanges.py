@@ -30,7 +30,7 @@ _DECIDING = re.compile(
     re.MULTILINE,
 )
 # Only as an option of the user requests.
-_BY_OPTION = {"calc/trace/step.py", "calc/measure/gradients.py"}
+_BY_OPTION = {"calc/trace/step.py", "calc/trace/kernels/on_cuda.py", "calc/measure/gradients.py"}
 # Packed sequences are written out there operator by operator, as torch runs them.
 _AS_BY_DEFAULT = {"calc/trace/values/sequence_lengths.py"}
 

@@ -1,4 +1,4 @@
-"""Operators timed in a device's queue, on a made-up device whose clock and the program's move only by what is written here."""
+"""Operators timed in a device's queue, on a synthetic device whose clock and the program's move only by what is written here."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_calibration_of_a_cuda_device_has_both_times(monkeypatch: pytest.Monke
     device = Device()
     monkeypatch.setattr(measured, "queue_of", lambda _: device.queue())
     monkeypatch.setattr(measured, "watch_of", lambda _: device.queue().watch)
-    monkeypatch.setattr(measured, "machine", lambda _: {"device": {"kind": "cuda", "name": "made up"}})
+    monkeypatch.setattr(measured, "machine", lambda _: {"device": {"kind": "cuda", "name": "synthetic"}})
     actions = {"ahead": device.kernel(10_000, 2_000), "waiting": device.reading(10_000, 90_000)}
     chosen = [Primitive(name, "float32", {"bytes": 8}, 0, 8, lambda action=action: action) for name, action in actions.items()]
 

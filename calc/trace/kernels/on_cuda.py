@@ -151,8 +151,8 @@ def refuse_cudnn(module: nn.Module) -> None:
     """Raises SpecError for a layer that only cuDNN's kernels run on a CUDA device."""
     for name, part in module.named_modules():
         if isinstance(part, nn.RNNBase):
-            what = f"{name or 'the module'} ({type(part).__name__})"
-            raise SpecError(f"a CUDA device runs {what} in one kernel of cuDNN, which has no rule: derive the step with kernels=cpu")
+            layer = f"{name or 'the module'} ({type(part).__name__})"
+            raise SpecError(f"a CUDA device runs {layer} in one kernel of cuDNN, which has no rule: derive the step with kernels=cpu")
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
