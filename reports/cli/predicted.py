@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from reports.cli.common import device_here, judge_output, model_arguments, print_result, refuse_idle, request_of, say_written, talk
 
@@ -50,23 +51,31 @@ def roofline(
 @click.option(
     "--calibration", "file", metavar="FILE", help="Calibration (napkin calibrate -o FILE); the default is to calibrate this machine now."
 )
+@click.option("--gpu", metavar="ID", help="Predict for this accelerator, from operators recorded on it: no GPU is needed here.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def predict(file: str | None, as_json: bool, **options: Any) -> None:
+def predict(file: str | None, gpu: str | None, as_json: bool, **options: Any) -> None:
     """Predict the time of a training step: forward, backward and optimizer, with its uncertainty, tokens per second, MFU and HFU.
 
-    The time of each operator is interpolated from a primitive one timed at nearby sizes; nothing is fitted to a model.
+    The time of each operator is interpolated from a primitive one timed at nearby sizes; nothing is fitted to a model. On a CUDA device the
+    step is that of its kernels, unless --kernels is given.
     """
     from calc.hardware.calibration import read
     from reports.jobs import roofline
+    from reports.jobs.recorded import calibration_of
     from reports.views import prediction
 
+    if gpu is not None and file is not None:
+        refuse_idle("beside --calibration, which is of one machine", "gpu")
+    calibration = calibration_of(gpu) if gpu is not None else None if file is None else read(Path(file))
+    device = device_here(None)[0] if calibration is None else calibration.device
+    if device == "cuda" and click.get_current_context().get_parameter_source("kernels") is ParameterSource.DEFAULT:
+        options["kernels"] = "cuda"
     request = request_of(**options)
-    calibration = None if file is None else read(Path(file))
     with talk() as say:
         step = roofline.operators_of(request, say)
         if calibration is None:
             from calc.measure.calibration import calibrate
 
-            calibration = calibrate(device_here(None)[0], progress=say)
+            calibration = calibrate(device, progress=say)
     predicted = prediction.compute(request, step, calibration)
     print_result(as_json, lambda: prediction.document(predicted), lambda out: prediction.show(predicted, out))

@@ -7,7 +7,6 @@ import json
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from calc.performance.records import Evidence, evidence_for, recorded
 from reports.figures.drawn import UNNAMED
 from reports.figures.shapes import Figure
 from reports.jobs import job
+from reports.jobs.recorded import FOLDER
 from reports.jobs.request import Request, json_text
 from reports.page.build import PageContent, build, today
 from reports.page.equations import NO_EQUATIONS, ModelSection, equations_document, matmuls_only, one_of_each_kind
@@ -238,8 +238,7 @@ def carried(inputs: Inputs) -> dict[str, Any]:
 
 def evidence(derivation: Derivation) -> Evidence:
     """What is recorded of real runs of the step: in the records that come with Napkin, and in the user's own."""
-    folder = Path(str(resources.files("reports").joinpath("measurements")))
-    return evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, recorded((folder,)))
+    return evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, recorded((FOLDER,)))
 
 
 def _inputs(request: Request, derivation: Derivation, checks: Any, device: str, look: Look) -> Inputs:

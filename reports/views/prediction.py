@@ -12,10 +12,12 @@ from calc.hardware.accelerators import of_device
 from calc.hardware.calibration import Calibration
 from calc.performance.mfu import Throughput, throughput_of
 from calc.performance.prediction import Prediction, predict
+from calc.performance.records import MeasurementRecord, RecordedRun, evidence_for, recorded
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepOperators
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
+from reports.jobs.recorded import FOLDER
 from reports.typeset.numbers import duration, percent, rate
 from reports.typeset.wording import several
 from reports.views.measuring import threads
@@ -30,7 +32,8 @@ _SHOWN = 15
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A prediction with what follows from it. ``peak`` is in FLOP/s; ``because`` says why it is not known."""
+    """A prediction with what follows from it. ``peak`` is in FLOP/s; ``because`` says why it is not known. ``runs`` are recordings of this
+    step on such a device, eager and in the same number format."""
 
     model: str
     sizes: Mapping[str, int]
@@ -41,6 +44,7 @@ class Predicted:
     peak: Fraction | None
     peak_source: str
     because: str = ""
+    runs: tuple[tuple[MeasurementRecord, RecordedRun], ...] = ()
 
     def share(self, flops: int) -> float | None:
         """So many FLOPs in the predicted time, over the peak."""
@@ -50,14 +54,26 @@ class Predicted:
     def per_second(self) -> float:
         return self.throughput.amount / self.prediction.seconds
 
+    def off(self, run: RecordedRun) -> Fraction:
+        """The predicted time over a recorded one, less 1."""
+        return _exact(self.prediction.seconds) / run.whole.seconds - 1
+
 
 def compute(request: job.Request, step: StepOperators, calibration: Calibration) -> Predicted:
     """The predicted time of a step's operators on a calibrated machine."""
     prediction = predict(step.works, calibration)
     throughput = throughput_of(step.sizes, int(request.options.accumulation))
     peak, source, because = _peak(calibration, prediction.product_dtype)
-    model = step.operators.graph.model
-    return Predicted(model, step.sizes, request.options.to_json(), calibration, prediction, throughput, peak, source, because)
+    graph, options = step.operators.graph, request.options.to_json()
+    of_step = evidence_for(graph.model, graph.source, options, step.sizes, recorded((FOLDER,))).shown
+    form = _format(calibration, prediction.product_dtype)
+    runs = tuple((record, run) for record, run in of_step if (record.device, run.dtype, run.compiled) == (calibration.name, form, False))
+    return Predicted(graph.model, step.sizes, options, calibration, prediction, throughput, peak, source, because, runs)
+
+
+def _format(calibration: Calibration, dtype: str) -> str:
+    """The number format in which matmuls on tensors of that dtype run."""
+    return str(calibration.machine.get("float32_products", "fp32")) if dtype == "float32" else RATES.get(dtype, "")
 
 
 def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, str]:
@@ -66,7 +82,7 @@ def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, s
         return None, "", "the step makes no product"
     entry = of_device(calibration.name)
     if entry is not None:
-        name = str(calibration.machine.get("float32_products", "fp32")) if dtype == "float32" else RATES.get(dtype, "")
+        name = _format(calibration, dtype)
         if name in entry.peaks:
             return entry.peak(name), f"dense {name}, {entry.source}", ""
         return None, "", f"no rate of {dtype} is published for {entry.name}"
@@ -90,6 +106,10 @@ def document(predicted: Predicted) -> dict[str, Any]:
         "seconds": prediction.seconds,
         "band": {"low": low, "high": high, "because": BAND},
         "phases": dict(prediction.phases),
+        "recorded": [
+            {"date": record.date.isoformat(), "seconds": float(run.whole.seconds), "off": float(predicted.off(run))}
+            for record, run in predicted.runs
+        ],
         "throughput": {"amount": predicted.throughput.amount, "unit": predicted.throughput.unit, "per_second": predicted.per_second},
         "flops": {"model": number(prediction.model_flops), "hardware": number(prediction.product_flops)},
         "peak": {
@@ -128,6 +148,9 @@ def show(predicted: Predicted, out: Terminal) -> None:
     out.line(f"{threads(calibration)}calibrated {calibration.machine.get('date')} by {calibration.clock}", style="dim")
     out.line()
     out.line(bold(f"A step takes {duration(_exact(prediction.seconds))}, {low} to {high}."))
+    for record, run in predicted.runs:
+        off = percent(predicted.off(run), signed=True)
+        out.line(f"recorded on {record.date:%Y-%m-%d}: {duration(run.whole.seconds)} (predicted: {off})")
     out.line()
     heads = ("phase", ("predicted", "right"), ("share", "right"))
     out.table(heads, [(phase, *_time_and_share(seconds, prediction)) for phase, seconds in prediction.phases.items()])

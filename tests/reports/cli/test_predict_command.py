@@ -118,3 +118,31 @@ def test_bad_input_is_one_line_and_exit_2(case: tuple[tuple[str, ...], str], mon
     assert (2, "") == (actual.exit_code, actual.stdout)
     assert actual.stderr.startswith(line)
     assert 1 == actual.stderr.count("\n")
+
+
+def test_a_step_is_predicted_for_a_gpu_that_is_not_here_beside_what_was_recorded_on_it() -> None:
+    """By the operators that were timed on an H100: by its kernels, so that its own runs of GPT-2 in fp32 are of this step."""
+    result = _run("predict", "gpt2", "B=8", "T=1024", "--gpu", "h100-sxm", "--json")
+    actual = json.loads(result.stdout)
+
+    assert ("cuda", "foreach") == (actual["options"]["kernels"], actual["options"]["implementation"])
+    assert "NVIDIA H100 80GB HBM3" == actual["calibration"]["machine"]["device"]["name"]
+    assert 2 == len(actual["recorded"])
+    assert all(run["off"] == pytest.approx(actual["seconds"] / run["seconds"] - 1) for run in actual["recorded"])
+    assert max(abs(run["off"]) for run in actual["recorded"]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("words", "because"),
+    [
+        (("--gpu", "a100-sxm-80"), "no calibration of NVIDIA A100 SXM4 80GB is recorded: make one there with napkin calibrate -o FILE"),
+        (("--gpu", "nothing"), "unknown accelerator 'nothing'"),
+        (("--gpu", "h100-sxm", "--calibration", "some.json"), "--gpu has no effect beside --calibration"),
+    ],
+)
+def test_a_gpu_without_a_recorded_calibration_is_refused(words: tuple[str, ...], because: str) -> None:
+    """In one line, with the way out."""
+    result = _run("predict", "two-layer", *words)
+
+    assert 2 == result.exit_code
+    assert because in result.stderr
