@@ -22,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from calc.measure import copies
+from calc.measure import copies, queued
 
 NAME = "simulated GPU (rehearsal)"
 CAPABILITY = (9, 0)
@@ -132,6 +132,7 @@ def installed() -> Iterator[None]:
         patch(mock.patch.object(torch, "compile", _as_it_is))  # a compiler would ask the driver itself
         patch(mock.patch.dict(os.environ, {"PATH": f"{_driver_tool(Path(folder))}{os.pathsep}{os.environ.get('PATH', '')}"}))
         patch(mock.patch.object(copies, "_SQUARE", 64))
+        patch(mock.patch.object(queued, "_SIDE", 64))
         patch(_OnCPU())
         yield
 
