@@ -77,8 +77,10 @@ def _kinds(module: Any) -> Counter[tuple[str, int]]:
     except ImportError:
         raise BadInputError("the installed transformers does not describe the caches of its layers: use 5.17 or later") from None
     config = module.config.get_text_config(decoder=True)
-    kinds, layer_arguments = get_layer_types_and_kwargs(config)
-    return Counter((kind, arguments.get("sliding_window", 0)) for kind, arguments in zip(kinds, layer_arguments, strict=True))
+    kinds, arguments = get_layer_types_and_kwargs(config)
+    # Those of each layer; up to transformers 5.17 those of all layers together, of which each kind takes its own.
+    each = [arguments] * len(kinds) if isinstance(arguments, dict) else arguments
+    return Counter((kind, of_layer["sliding_window"] if kind in _SLIDING else 0) for kind, of_layer in zip(kinds, each, strict=True))
 
 
 def _line(number: int, growth: int, period: int, depth: int) -> str:

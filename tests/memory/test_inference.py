@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from calc.errors import BadInputError
+from calc.memory import caches
 from calc.memory.inference import Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
 from calc.models.load import load
 from calc.spec import Spec
@@ -61,6 +63,15 @@ CASES: list[tuple[str, str, str, dict[str, Any], str]] = [
         " + linear_num_value_heads*linear_key_head_dim*linear_value_head_dim) + T*2*g*k",
     ),
 ]  # fmt: skip
+
+
+def test_layers_of_all_kinds_may_share_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As transformers 5.17 gives them: one dictionary with the window, which full attention does not take."""
+    shared = ["full_attention", "sliding_attention", "sliding_attention"], {"sliding_window": 11, "number_of_states": 1}
+    monkeypatch.setattr("transformers.cache_utils.get_layer_types_and_kwargs", lambda _: shared)
+    module = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda decoder: None))
+
+    assert {("full_attention", 0): 1, ("sliding_attention", 11): 2} == caches._kinds(module)
 
 
 @pytest.mark.parametrize(
