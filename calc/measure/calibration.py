@@ -80,13 +80,17 @@ def _queued(action: Action, queue: Queue | None, primitive: Primitive) -> Queued
     if queue is None:
         return None
     try:
-        return queued_times(action, queue, _REPEAT_LONG if primitive.flops > _LONG else _REPEAT_QUEUED)
+        return queued_times(action, queue, _how_often(primitive, _REPEAT_QUEUED))
     except MeasurementError:
         return None
 
 
 def _whole(action: Action, watch: Watch, primitive: Primitive) -> QueuedTimes:
-    return QueuedTimes(_times(action, watch, _REPEAT_LONG if primitive.flops > _LONG else _REPEAT), Timings(()))
+    return QueuedTimes(_times(action, watch, _how_often(primitive, _REPEAT)), Timings(()))
+
+
+def _how_often(primitive: Primitive, usual: Repeat) -> Repeat:
+    return _REPEAT_LONG if primitive.flops > _LONG else usual
 
 
 def _times(action: Action, watch: Watch, repeat: Repeat) -> Timings:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc.derive.cuda_allocator import Simulated, workspace_of
+from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import MeasurementError
@@ -75,11 +76,18 @@ def off(predicted: int | None, measured: int | None) -> Fraction | None:
 
 def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> PredictedMemory:
     """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
-    allocations = timeline(derivation, progress=progress)
-    if not allocations.allocated:
+    prediction = of_live_bytes(timeline(derivation, progress=progress), capability)
+    if prediction is None:
         raise MeasurementError(f"{derivation.model}: the step cannot be traced at these sizes, so its memory is not predicted")
-    first, steady = allocations.allocated
-    return on_device(PredictedMemory(allocations.sizes, first, steady, None), capability)
+    return prediction
+
+
+def of_live_bytes(live: Timeline, capability: tuple[int, int]) -> PredictedMemory | None:
+    """The same from the step's live bytes; ``None`` if they are of fewer iterations than the step has."""
+    if not live.allocated:
+        return None
+    first, steady = live.allocated
+    return on_device(PredictedMemory(live.sizes, first, steady, None), capability)
 
 
 def on_device(prediction: PredictedMemory, capability: tuple[int, int]) -> PredictedMemory:

@@ -128,11 +128,15 @@ def _same(recorded: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
 
 def recorded(folders: Iterable[Path]) -> tuple[MeasurementRecord, ...]:
     """The records of training steps in the folders and in the one that ``NAPKIN_MEASUREMENTS`` names; skips other measurements."""
+    return tuple(record for file in files_in(folders) if (record := read(file)) is not None)
+
+
+def files_in(folders: Iterable[Path], pattern: str = "*.json") -> list[Path]:
+    """The files of the folders and of the one that ``NAPKIN_MEASUREMENTS`` names. Raises EvidenceError if that is none."""
     own = os.environ.get(VARIABLE)
     if own and not os.path.isdir(own):
         raise EvidenceError(f"{VARIABLE} = {own[:200]!r} is not a folder: name one that holds measurements, or leave it out")
-    files = [file for folder in (*folders, *([Path(own)] if own else [])) for file in sorted(folder.glob("*.json"))]
-    return tuple(record for file in files if (record := read(file)) is not None)
+    return [file for folder in (*folders, *([Path(own)] if own else [])) for file in sorted(folder.glob(pattern))]
 
 
 def read(file: Path) -> MeasurementRecord | None:

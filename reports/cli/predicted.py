@@ -64,9 +64,12 @@ def predict(file: str | None, gpu: str | None, as_json: bool, **options: Any) ->
     from reports.jobs.recorded import calibration_of
     from reports.views import prediction
 
-    if gpu is not None and file is not None:
+    calibration = None
+    if file is not None:
         refuse_idle("beside --calibration, which is of one machine", "gpu")
-    calibration = calibration_of(gpu) if gpu is not None else None if file is None else read(Path(file))
+        calibration = read(Path(file))
+    elif gpu is not None:
+        calibration = calibration_of(gpu)
     device = device_here(None)[0] if calibration is None else calibration.device
     if device == "cuda" and click.get_current_context().get_parameter_source("kernels") is ParameterSource.DEFAULT:
         options["kernels"] = "cuda"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import resources
 from pathlib import Path
 
@@ -10,15 +9,14 @@ from calc.errors import BadInputError
 from calc.hardware import calibration as calibrations
 from calc.hardware.accelerators import accelerator
 from calc.hardware.calibration import Calibration
-from calc.performance.records import VARIABLE
+from calc.performance.records import files_in
 
 FOLDER = Path(str(resources.files("reports").joinpath("measurements")))
 
 
 def calibration_of(gpu: str) -> Calibration:
     """The newest recorded calibration of an accelerator, whose fp32 matmuls run in fp32. Raises BadInputError if there is none."""
-    device, own = accelerator(gpu), os.environ.get(VARIABLE)
-    files = [file for folder in (FOLDER, *([Path(own)] if own else [])) for file in sorted(folder.glob("*calibration*.json"))]
+    device, files = accelerator(gpu), files_in((FOLDER,), "*calibration*.json")
     recorded = [calibration for file in files if _suits(calibration := calibrations.read(file), device.device_names)]
     if not recorded:
         raise BadInputError(

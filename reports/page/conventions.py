@@ -87,11 +87,11 @@ def has_attention(operators: Iterable[str]) -> bool:
 def conventions(options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True) -> tuple[Convention, ...]:
     """The conventions of a step with these options: one with data-dependent sizes or not, with attention or not."""
     by_data = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
-    of_attention = (*((_ATTENTION,) if attention else ()), *((_ON_CUDA,) if options.get("kernels") == "cuda" else ()))
+    of_kernels = (*((_ATTENTION,) if attention else ()), *((_ON_CUDA,) if options.get("kernels") == "cuda" else ()))
     if options.get("mode", TRAIN) != TRAIN:
-        return (_MULTIPLY_ADD, _FORWARD_ALONE, _STORAGE, *of_attention, by_data)
+        return (_MULTIPLY_ADD, _FORWARD_ALONE, _STORAGE, *of_kernels, by_data)
     implementation = _IMPLEMENTED[options.get("implementation", "loop")]
-    return (_MULTIPLY_ADD, _training_step(options), _STORAGE, implementation, *of_attention, by_data)
+    return (_MULTIPLY_ADD, _training_step(options), _STORAGE, implementation, *of_kernels, by_data)
 
 
 def _training_step(options: Mapping[str, str]) -> Convention:

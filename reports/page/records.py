@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
-from calc.memory.device_memory import PredictedMemory, on_device
+from calc.memory.device_memory import of_live_bytes, off
 from calc.performance.mfu import work_of
 from calc.performance.records import VARIABLE, Evidence, MeasurementRecord, RecordedRun
 from reports.page.parts import sizes_text
@@ -74,18 +73,19 @@ def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None, peak: i
 
 def _peak_on(record: MeasurementRecord, derivation: Derivation, live: Timeline | None) -> int | None:
     """Bytes allocated at the derived peak on the record's device: live bytes, the allocator's rounding, workspaces. ``None`` if unknown."""
-    if derivation.options.get("kernels") != "cuda" or record.capability is None or live is None or not live.allocated:
+    if derivation.options.get("kernels") != "cuda" or record.capability is None or live is None:
         return None
-    first, steady = live.allocated
-    return on_device(PredictedMemory(live.sizes, first, steady, None), record.capability).allocated
+    prediction = of_live_bytes(live, record.capability)
+    return None if prediction is None else prediction.allocated
 
 
 def _memory(run: RecordedRun, peak: int | None) -> str:
     if run.memory is None:
         return "not measured"
-    if peak is None:
+    share = off(peak, run.memory)
+    if peak is None or share is None:
         return bytes_text(run.memory)
-    return f"{bytes_text(run.memory)}; derived {bytes_text(peak)} ({percent(Fraction(peak, run.memory) - 1, signed=True)})"
+    return f"{bytes_text(run.memory)}; derived {bytes_text(peak)} ({percent(share, signed=True)})"
 
 
 def _machine(record: MeasurementRecord) -> str:
