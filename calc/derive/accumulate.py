@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -28,8 +29,9 @@ PHASES = ("forward", "backward", "optimizer")
 class CountedAddend:
     """One addend of one quantity in one trace.
 
-    ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind of tensor,
-    ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a module path.
+    ``factors`` is the product as the rule states it; ``count`` its value. A factor that is a tuple is a sum of products. ``rule`` names
+    the operator's rule or the kind of tensor, ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a
+    module path.
     ``saved_for`` is the operator whose backward needs a saved tensor.
     """
 
@@ -123,16 +125,15 @@ class Accumulator:
                 yield replace(entry, part=parts.of_saved(saved), saved_for=saved.op)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
-        state = {t.storage for _, _, t in trace.state}
+        state = {t.storage: t for _, _, t in trace.state}
         masters = {t.storage for _, t in trace.masters}
         names = {t.storage: n for n, t in (*trace.buffers, *trace.masters, *trace.parameters)}
+        tensors = {t.storage: t for t in (*state.values(), *(t for _, t in (*trace.buffers, *trace.masters, *trace.parameters)))}
         for index in dict.fromkeys((*trace.persistent, *sorted(masters), *sorted(state))):
-            storage = trace.storages[index]
             kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
-            nbytes = self.read(storage.nbytes)
-            yield CountedAddend(
-                "checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE)
-            )
+            name, nbytes = names.get(index, trace.storages[index].name), self.read(trace.storages[index].nbytes)
+            factors = self._byte_factors(nbytes, tensors.get(index))
+            yield CountedAddend("checkpoint.bytes", name, "checkpoint", kind, factors, Amount(nbytes, Unit.BYTE))
         if any(op.phase == "backward" for op in trace.ops):  # a forward-only step has no iteration counter
             yield CountedAddend("checkpoint.bytes", ITERATION, "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
@@ -149,11 +150,15 @@ class Accumulator:
         """Bytes of the whole storage behind ``tensor``, shown as item size times the shape of the tensor that is all of it: this one, else
         the one in ``full_tensors``."""
         nbytes = self.read(trace.storages[tensor.storage].nbytes)
-        for view in (tensor, full_tensors.get(tensor.storage)):
+        factors = self._byte_factors(nbytes, tensor, full_tensors.get(tensor.storage))
+        return CountedAddend(quantity, module_path, rule, label, factors, Amount(nbytes, Unit.BYTE))
+
+    def _byte_factors(self, nbytes: Any, *views: Tensor | None) -> tuple[Any, ...]:
+        """Item size times shape of the first of ``views`` that is the whole of a storage of ``nbytes``; without one, ``nbytes`` itself."""
+        for view in views:
             if view is not None and self._is_whole(view, nbytes):
-                factors = (item_size(view.dtype), *(self.read(s) for s in view.shape))
-                return CountedAddend(quantity, module_path, rule, label, factors, Amount(nbytes, Unit.BYTE))
-        return CountedAddend(quantity, module_path, rule, label, (nbytes,), Amount(nbytes, Unit.BYTE))
+                return item_size(view.dtype), *(self.read(s) for s in view.shape)
+        return (nbytes,)
 
     def _is_whole(self, view: Tensor, nbytes: Any) -> bool:
         elements = Amount(math.prod(self.read(s) for s in view.shape), Unit.ELEMENT)
@@ -256,27 +261,37 @@ class Accumulator:
     def _traffic(self, op: Op, cost: Cost) -> Iterator[CountedAddend]:
         moved = self.moved(op, cost)
         if moved.count != 0:
-            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, "reads and writes", (moved.count,), moved)
+            products = Counter((item_size(view.dtype), *_distinct_shape(view)) for view in self._transfers(op, cost))
+            addends = tuple(product if times == 1 else (times, *product) for product, times in products.items())
+            factors = addends[0] if len(addends) == 1 else (addends,)
+            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, "reads and writes", factors, moved)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""
-        return self._moved(op, cost.reads, self._default_reads(op)) + self._moved(op, cost.writes, self._default_writes(op))
-
-    def _moved(self, op: Op, stated: Iterable[tuple[Any, str]] | None, default: Iterable[tuple[Any, str]]) -> Amount:
         total = Amount(0, Unit.BYTE)
-        for elements, dtype in default if stated is None else stated:
-            total = total + bytes_of(Amount(elements, Unit.ELEMENT), item_size(dtype))
+        for view in self._transfers(op, cost):
+            total = total + bytes_of(Amount(view.distinct, Unit.ELEMENT), item_size(view.dtype))
         return total
 
-    def _default_reads(self, op: Op) -> list[tuple[Any, str]]:
-        return [(view.distinct, view.dtype) for _, view in self.operator(op).tensors()]
+    def _transfers(self, op: Op, cost: Cost) -> list[View]:
+        """What the operator reads, then what it writes. A number of elements that the rule states is a tensor of one dimension."""
+        reads = self._default_reads(op) if cost.reads is None else [View((n,), dtype, n) for n, dtype in cost.reads]
+        writes = self._default_writes(op) if cost.writes is None else [View((n,), dtype, n) for n, dtype in cost.writes]
+        return reads + writes
 
-    def _default_writes(self, op: Op) -> list[tuple[Any, str]]:
-        """(elements, dtype) of each result. An argument written in place counts only if the operator returns nothing, since otherwise it is
-        a result."""
+    def _default_reads(self, op: Op) -> list[View]:
+        return [view for _, view in self.operator(op).tensors()]
+
+    def _default_writes(self, op: Op) -> list[View]:
+        """The results. An argument written in place counts only if the operator returns nothing, since otherwise it is a result."""
         mutated = [v if isinstance(v, tuple) else (v,) for n, v in op.args if n in op.mutates]
         written = op.outputs or [t for tensors in mutated for t in tensors if isinstance(t, Tensor)]
-        return [(self.read(t.distinct), t.dtype) for t in written]
+        return [self._view(t) for t in written]
+
+
+def _distinct_shape(view: View) -> tuple[Any, ...]:
+    """The shape of a tensor; the number of its distinct elements where some repeat."""
+    return view.shape if view.numel == view.distinct else (view.distinct,)
 
 
 def _largest_by_storage(trace: StepTrace) -> dict[int, Tensor]:

@@ -233,15 +233,20 @@ class StepMaker:
         return factors[0] if len(factors) == 1 else Product(factors)
 
     def _factors(self, factors: Sequence[Any]) -> tuple[Expression, ...]:
-        outer = self.analysis.fold.outer
-        return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
+        return tuple(self._factor(factor) for factor in factors) or (Number(1),)
+
+    def _factor(self, factor: Any) -> Expression:
+        """A number, a polynomial, or a tuple of products that are added."""
+        if isinstance(factor, tuple):
+            return Sum(tuple(Product(self._factors(product)) for product in factor))
+        return Number(factor) if isinstance(factor, int) else tree(self.analysis.fold.outer, self.analysis.fold(factor))
 
     def _because(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
         rules = dict.fromkeys(g.rule for g in groups)
         stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
-            return "each operator reads the distinct elements it needs and writes its results, once each: their number times their size"
+            return _TRANSFERS
         if quantity == "activations.bytes" and (reasons := self._why_saved(groups[0].module_path, groups)):
             return reasons
         if not stated:
@@ -320,6 +325,11 @@ _BY_ROLE = StepReason(
 _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
     " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"
+)
+
+_TRANSFERS = (
+    "each operator reads the distinct elements it needs and writes its results, once each: number of equal tensors · bytes of one"
+    " element · shape"
 )
 
 _REASONS = {

@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TypeVar
 
+from calc.dimensions import Dim
 from calc.errors import BadInputError
 from calc.graph import serialize
 from calc.graph.step import Graph
@@ -21,6 +24,8 @@ from calc.options import Options
 from calc.pipeline.precomputed import code_here, code_of
 from calc.platform import files
 from calc.spec import Spec
+
+T = TypeVar("T")
 
 _ENTRY = files.Kind(2**31)
 
@@ -45,16 +50,31 @@ class Cache:
 
     def read(self, progress: Callable[[str], None]) -> Graph | None:
         """The graph of the entry; ``None`` if there is none, or a damaged one, which is deleted with a message."""
+        return self._read(lambda text: _named_after(self._spec, serialize.loads(text)), progress)
+
+    def read_spec(self, progress: Callable[[str], None]) -> Spec | None:
+        """The spec of an entry that ``write_spec`` wrote, in the same way."""
+        return self._read(self._with_dimensions, progress)
+
+    def _read(self, parse: Callable[[str], T], progress: Callable[[str], None]) -> T | None:
         if self._path is None or not os.path.isfile(self._path):  # opening a pipe would block
             return None
         try:
             key, _, text = _ENTRY.read_text(self._path).partition("\n")
             if key != self._key:
                 raise BadInputError("of another model, or of other options or versions")
-            return _named_after(self._spec, serialize.loads(text))
+            return parse(text)
         except BadInputError:
             self.discard(progress)
             return None
+
+    def _with_dimensions(self, text: str) -> Spec:
+        try:
+            content = json.loads(text)
+            dims = {name: Dim(**dim) for name, dim in content["dims"].items()}
+            return replace(self._spec, dims=dims, key=content["key"])
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise BadInputError("no dimensions of a model") from error
 
     def discard(self, progress: Callable[[str], None]) -> None:
         """Delete a damaged entry, with a message."""
@@ -64,11 +84,18 @@ class Cache:
                 self._path.unlink()
 
     def write(self, graph: Graph) -> None:
+        self._write(lambda: serialize.dumps(graph))
+
+    def write_spec(self, spec: Spec) -> None:
+        """Write the dimensions of ``spec``, which has more divisors than the spec of this cache, and its key."""
+        self._write(lambda: json.dumps({"key": spec.key, "dims": {name: asdict(dim) for name, dim in spec.dimensions.items()}}))
+
+    def _write(self, text: Callable[[], str]) -> None:
         if self._path is None or (os.path.lexists(self._path) and not os.path.isfile(self._path)):
             return
         with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is not an error
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(files.Output(self._path, f"{self._key}\n{serialize.dumps(graph)}"))
+            files.write(files.Output(self._path, f"{self._key}\n{text()}"))
 
 
 def _named_after(spec: Spec, graph: Graph) -> Graph:

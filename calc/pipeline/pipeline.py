@@ -297,10 +297,14 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)
 
-    first = TracePlan(spec, sizes or {}, run.options, specialized=run.specialized, given=spec)
+    store = Cache(spec, run.options, run.cache, f"multiples that the step needs at {dict(sizes or {})}, {dict(run.specialized)}")
+    inferred = store.read_spec(run.progress) or spec
+    first = TracePlan(inferred, sizes or {}, run.options, specialized=run.specialized, given=spec)
     outcome, plan = refined(first, attempt, REFINEMENTS, run.progress)
     if isinstance(outcome, Refusal):
         raise _error_for_user(spec, plan, outcome.error)
+    if plan.given == spec and plan.spec.key != inferred.key:
+        store.write_spec(plan.spec)
     if plan.search is None or plan.search.trying is None:
         return outcome
 

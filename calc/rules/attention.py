@@ -38,7 +38,7 @@ def attention(op: Operator) -> Cost:
             each("S = Q Kᵀ · scale", scores),
             *mask,
             term("max S", *rows, reductions(keys)),
-            each("S - max S", scores),
+            each("S − max S", scores),
             each("exp", scores),
             term("Σ exp", *rows, reductions(keys)),
             each("P = exp / Σ exp", scores),
@@ -53,7 +53,7 @@ def attention(op: Operator) -> Cost:
     "aten._scaled_dot_product_flash_attention_backward.default",
     "aten._scaled_dot_product_efficient_attention_backward.default",
     "aten._scaled_dot_product_cudnn_attention_backward.default",
-    statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP - Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P recomputed from Q Kᵀ",
+    statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP − Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P recomputed from Q Kᵀ",
     source=BACKWARD,
     convention=CONVENTION,
     shapes="dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V.",
@@ -75,7 +75,7 @@ def attention_backward(op: Operator) -> Cost:
             each("P dP", scores),
             term("Σ P dP", *rows, reductions(keys)),
             each("P Σ P dP", scores),
-            each("P dP - P Σ P dP", scores),
+            each("P dP − P Σ P dP", scores),
             each("dS = … · scale", scores),
             *_shared_heads(op),
             *_dropout(op, scores),
@@ -96,7 +96,7 @@ def _has_floating_mask(op: Operator) -> bool:
 
 
 def _dropout(op: Operator, scores: tuple[Factor, ...]) -> tuple[Term, ...]:
-    return (each("· dropout mask", scores), each("/ (1 - p)", scores)) if op.value("dropout_p", 0.0) else ()
+    return (each("· dropout mask", scores), each("/ (1 − p)", scores)) if op.value("dropout_p", 0.0) else ()
 
 
 def _shared_heads(op: Operator) -> tuple[Term, ...]:

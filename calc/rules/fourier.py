@@ -44,7 +44,7 @@ def complex_to_complex(op: Operator) -> Cost:
 
 @rule(
     "aten._fft_r2c.default",
-    statement="y[k] = Σₙ x[n] exp(-2πi k n/N), along each axis",
+    statement="y[k] = Σₙ x[n] exp(−2πi k n/N), along each axis",
     source=STAGES,
     convention="frequencies that are returned are counted: ⌊N/2⌋ + 1 of N on the last axis, or all if all are requested; " + BY_AXES,
     shapes="x (*, N), real → y (*, ⌊N/2⌋ + 1) or (*, N), complex.",
@@ -55,7 +55,7 @@ def real_to_complex(op: Operator) -> Cost:
 
 @rule(
     "aten._fft_c2r.default",
-    statement="x[n] = Σₖ y[k] exp(2πi k n/N), along each axis, where y[N - k] is the conjugate of y[k]",
+    statement="x[n] = Σₖ y[k] exp(2πi k n/N), along each axis, where y[N − k] is the conjugate of y[k]",
     source=STAGES,
     convention="frequencies that are given are counted: ⌊N/2⌋ + 1 of N on the last axis; " + BY_AXES,
     shapes="y (*, ⌊N/2⌋ + 1), complex → x (*, N), real.",

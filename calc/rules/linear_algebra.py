@@ -13,8 +13,8 @@ from calc.rules.registry import Cost, Factor, Operator, Term, free, rule, term
 from calc.rules.shapes import each, reductions
 
 GOLUB = "Golub & Van Loan, Matrix Computations, 4th ed., "
-SUBSTITUTION = GOLUB + "section 3.1: n(n - 1)/2 multiply-adds and n divisions for each right-hand side"
-ELIMINATION = GOLUB + "section 3.2: (n - k)² multiply-adds and n - k divisions for each column k"
+SUBSTITUTION = GOLUB + "section 3.1: n(n − 1)/2 multiply-adds and n divisions for each right-hand side"
+ELIMINATION = GOLUB + "section 3.2: (n − k)² multiply-adds and n − k divisions for each column k"
 BATCHED = "each multiply-add = 2 FLOP; row exchanges are 0"
 
 free("aten._linalg_check_errors.default", because="tests whether a factorization failed: no arithmetic", moves=True)
@@ -138,14 +138,14 @@ def logarithm_of_determinant(op: Operator) -> Cost:
 @rule(
     "aten.linalg_cholesky_ex.default",
     statement="L with L Lᵀ = A",
-    source=GOLUB + "section 4.2: n(n² - 1)/6 multiply-adds, n(n - 1)/2 divisions, n roots",
+    source=GOLUB + "section 4.2: n(n² − 1)/6 multiply-adds, n(n − 1)/2 divisions, n roots",
     convention=BATCHED,
     shapes="A (*, n, n) → L (*, n, n), errors (*).",
 )
 def cholesky(op: Operator) -> Cost:
     *batch, n, _ = op.shape("self")
     return Cost(
-        matmul=(term("A - L Lᵀ", *batch, _part(n * (n - 1) * (n + 1), 3)),),
+        matmul=(term("A − L Lᵀ", *batch, _part(n * (n - 1) * (n + 1), 3)),),
         elementwise=(term("/ L[i,i]", *batch, _part(n * (n - 1), 2)), term("√", *batch, n)),
     )
 
@@ -200,7 +200,7 @@ def addr(op: Operator) -> Cost:
 
 @rule(
     "aten.linalg_cross.default",
-    statement="y[i] = a[i+1] b[i+2] - a[i+2] b[i+1]",
+    statement="y[i] = a[i+1] b[i+2] − a[i+2] b[i+1]",
     source="the definition, operation by operation",
     shapes="a and b broadcast to (*, 3) → y (*, 3).",
 )
@@ -221,7 +221,7 @@ def _pairs(op: Operator) -> tuple[tuple[Factor, ...], Factor]:
 
 @rule(
     "aten._cdist_forward.default",
-    statement="d[i,j] = (Σ |x[i] - y[j]|ᵖ)^(1/p)",
+    statement="d[i,j] = (Σ |x[i] − y[j]|ᵖ)^(1/p)",
     source="the definition, operation by operation",
     shapes="x (*, m, k), y (*, n, k) → d (*, m, n).",
 )
@@ -230,9 +230,9 @@ def distance(op: Operator) -> Cost:
     powers = order not in (0.0, math.inf)
     return Cost(
         elementwise=(
-            term("x - y", *pairs, width),
-            *((term("|x - y|ᵖ", *pairs, width),) if powers else ()),
-            term("Σ |x - y|ᵖ", *pairs, reductions(width)),
+            term("x − y", *pairs, width),
+            *((term("|x − y|ᵖ", *pairs, width),) if powers else ()),
+            term("Σ |x − y|ᵖ", *pairs, reductions(width)),
             *((each("(…)^(1/p)", pairs),) if powers and order != 1 else ()),
         )
     )
@@ -240,34 +240,34 @@ def distance(op: Operator) -> Cost:
 
 @rule(
     "aten._cdist_backward.default",
-    statement="dx[i] = Σⱼ dd (x - y)|x - y|ᵖ⁻² / dᵖ⁻¹",
+    statement="dx[i] = Σⱼ dd (x − y)|x − y|ᵖ⁻² / dᵖ⁻¹",
     source="the derivative, operation by operation; for the sum of sizes (p = 1) only signs",
     shapes="dd (*, m, n), x (*, m, k), y (*, n, k), d (*, m, n) → dx (*, m, k).",
 )
 def distance_backward(op: Operator) -> Cost:
     (pairs, width), order = _pairs(op), float(op.value("p"))
-    each_element = ("x - y", "dd sign" if order == 1 else "(x - y) dd / d", "dx += …")
-    powers = () if order in (1.0, 2.0) else ("|x - y|ᵖ⁻²", "· |x - y|ᵖ⁻²")
+    each_element = ("x − y", "dd sign" if order == 1 else "(x − y) dd / d", "dx += …")
+    powers = () if order in (1.0, 2.0) else ("|x − y|ᵖ⁻²", "· |x − y|ᵖ⁻²")
     divided = () if order == 1 else (each("dd / dᵖ⁻¹", pairs),)
     return Cost(elementwise=(*divided, *(term(name, *pairs, width) for name in (*each_element, *powers))))
 
 
 @rule(
     "aten._euclidean_dist.default",
-    statement="d[i,j] = √(|x[i]|² - 2 x[i]·y[j] + |y[j]|²)",
+    statement="d[i,j] = √(|x[i]|² − 2 x[i]·y[j] + |y[j]|²)",
     source="torch._decomp.decompositions._euclidean_dist: one product of rows that are 2 longer; one multiply-add = 2 FLOP",
     shapes="x (*, m, k), y (*, n, k) → d (*, m, n).",
 )
 def euclidean(op: Operator) -> Cost:
     x, y = op.shape("x1"), op.shape("x2")
     return Cost(
-        matmul=(term("(-2x, |x|², 1) (y, 1, |y|²)", 2, *x[:-2], x[-2], y[-2], x[-1] + 2),),
+        matmul=(term("(−2x, |x|², 1) (y, 1, |y|²)", 2, *x[:-2], x[-2], y[-2], x[-1] + 2),),
         elementwise=(
             each("x²", x),
             term("|x|² = Σ x²", *x[:-1], reductions(x[-1])),
             each("y²", y),
             term("|y|² = Σ y²", *y[:-1], reductions(y[-1])),
-            each("-2x", x),
+            each("−2x", x),
             each("√", op.out.shape),
         ),
     )

@@ -141,25 +141,25 @@ def _decay(op: Operator) -> list[str]:
 
 
 MOMENTS = [
-    "g - m",
-    "(1 - β₁)(g - m)",
-    "m + (1 - β₁)(g - m)",
+    "g − m",
+    "(1 − β₁)(g − m)",
+    "m + (1 − β₁)(g − m)",
     "β₂ v",
-    "(1 - β₂) g",
-    "(1 - β₂) g²",
-    "β₂ v + (1 - β₂) g²",
+    "(1 − β₂) g",
+    "(1 − β₂) g²",
+    "β₂ v + (1 − β₂) g²",
     "√v",
     "√v / c₂",
     "√v / c₂ + ε",
     "step · m",
     "step · m / (…)",
-    "x - step · m / (…)",
+    "x − step · m / (…)",
 ]
 
 
 @rule(
     "aten._fused_adam_.default",
-    statement="m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², x = x - γ m̂ / (√v̂ + ε)",
+    statement="m = β₁ m + (1 − β₁) g, v = β₂ v + (1 − β₂) g², x = x − γ m̂ / (√v̂ + ε)",
     source=UPDATE,
     convention=COUNTERS,
     shapes="lists of x, g, m, v, each (*).",
@@ -170,19 +170,19 @@ def adam(op: Operator) -> Cost:
 
 @rule(
     "aten._fused_adamw_.default",
-    statement="x = (1 - γ λ) x, m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², x = x - γ m̂ / (√v̂ + ε)",
+    statement="x = (1 − γ λ) x, m = β₁ m + (1 − β₁) g, v = β₂ v + (1 − β₂) g², x = x − γ m̂ / (√v̂ + ε)",
     source=UPDATE,
     convention=COUNTERS,
     shapes="lists of x, g, m, v, each (*).",
 )
 def adamw(op: Operator) -> Cost:
-    decay = ["(1 - γ λ) x"] if op.value("weight_decay") else []
+    decay = ["(1 − γ λ) x"] if op.value("weight_decay") else []
     return _update(op, [*decay, *MOMENTS], ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"))
 
 
 @rule(
     "aten._fused_sgd_.default",
-    statement="b = μ b + (1 - τ) g, x = x - γ b",
+    statement="b = μ b + (1 − τ) g, x = x − γ b",
     source=UPDATE,
     convention=COUNTERS,
     shapes="lists of x, g, b, each (*).",
@@ -190,20 +190,20 @@ def adamw(op: Operator) -> Cost:
 def sgd(op: Operator) -> Cost:
     momentum: list[str] = []
     if op.value("momentum"):
-        momentum = [] if op.value("is_first_step") else ["μ b", "(1 - τ) g", "μ b + (1 - τ) g"]
+        momentum = [] if op.value("is_first_step") else ["μ b", "(1 − τ) g", "μ b + (1 − τ) g"]
         momentum += ["μ b, a second time", "g + μ b"] if op.value("nesterov") else []
-    return _update(op, [*_decay(op), *momentum, "γ b", "x - γ b"], ("self", "momentum_buffer_list"))
+    return _update(op, [*_decay(op), *momentum, "γ b", "x − γ b"], ("self", "momentum_buffer_list"))
 
 
 @rule(
     "aten._fused_adagrad_.default",
-    statement="s = s + g², x = x - γ g / (√s + ε)",
+    statement="s = s + g², x = x − γ g / (√s + ε)",
     source=UPDATE,
     convention=COUNTERS,
     shapes="lists of x, g, s, each (*).",
 )
 def adagrad(op: Operator) -> Cost:
-    addends = ["g²", "s + g²", "√s", "√s + ε", "γ g", "γ g / (…)", "x - γ g / (…)"]
+    addends = ["g²", "s + g²", "√s", "√s + ε", "γ g", "γ g / (…)", "x − γ g / (…)"]
     return _update(op, [*_decay(op), *addends], ("self", "state_sums"))
 
 

@@ -22,24 +22,24 @@ def _weighted(op: Operator, shape: Shape) -> tuple[Term, ...]:
 
 @rule(
     "aten.mse_loss.default",
-    statement="L = mean (x - t)²",
+    statement="ℒ = mean (x − t)²",
     source=DECOMPOSITION + "mse_loss",
-    shapes="x (*), t (*) → L (), or (*) without reduction.",
+    shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def mse_loss(op: Operator) -> Cost:
     shape = broadcast(op.shape("self"), op.shape("target"))
-    return Cost(elementwise=(each("x - t", shape), each("(x - t)²", shape), *reduction(op, shape)))
+    return Cost(elementwise=(each("x − t", shape), each("(x − t)²", shape), *reduction(op, shape)))
 
 
 @rule(
     "aten.mse_loss_backward.default",
-    statement="dx = 2/n (x - t) dL",
+    statement="dx = 2/n (x − t) dℒ",
     source=DECOMPOSITION + "mse_loss_backward",
-    shapes="dL () or (*), x (*), t (*) → dx (*).",
+    shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def mse_loss_backward(op: Operator) -> Cost:
     shape = broadcast(op.shape("self"), op.shape("target"))
-    return Cost(elementwise=(each("x - t", shape), each("2/n (x - t)", shape), each("2/n (x - t) dL", shape)))
+    return Cost(elementwise=(each("x − t", shape), each("2/n (x − t)", shape), each("2/n (x − t) dℒ", shape)))
 
 
 def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
@@ -52,15 +52,15 @@ def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
 @rule(
     "aten.nll_loss_forward.default",
     "aten.nll_loss2d_forward.default",
-    statement="L = Σ -x[i, t[i]] / number of targets that are not ignored",
+    statement="ℒ = Σ −x[i, t[i]] / number of targets that are not ignored",
     source=DECOMPOSITION + "_nll_loss_forward",
     convention="reads one score per target; all positions are counted, ignored ones too; class weights multiply every score",
-    shapes="x (N, C, *) or (C), t (N, *) → L () or (N, *), total weight ().",
+    shapes="x (N, C, *) or (C), t (N, *) → ℒ () or (N, *), total weight ().",
 )
 def nll_loss(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
     kind = op.value("reduction", MEAN)
-    terms = (*_weighted(op, scores), each("-x[i, t[i]]", targets))
+    terms = (*_weighted(op, scores), each("−x[i, t[i]]", targets))
     if kind != NONE or len(scores) == 1:
         total = reducing("total weight = Σ over targets", targets, None)
         losses = () if kind == NONE else (reducing("Σ loss", targets, None),)
@@ -72,129 +72,129 @@ def nll_loss(op: Operator) -> Cost:
 @rule(
     "aten.nll_loss_backward.default",
     "aten.nll_loss2d_backward.default",
-    statement="dx[i, c] = -[c = t[i]] weight[c] dL / total weight",
+    statement="dx[i, c] = −[c = t[i]] weight[c] dℒ / total weight",
     source=DECOMPOSITION + "_nll_loss_backward",
     convention="the scores are not read, their gradient is written in full",
-    shapes="dL () or (N, *), x (N, C, *), t (N, *), total weight () → dx (N, C, *).",
+    shapes="dℒ () or (N, *), x (N, C, *), t (N, *), total weight () → dx (N, C, *).",
 )
 def nll_loss_backward(op: Operator) -> Cost:
     scores, upstream = op.tensor("self"), op.tensor("grad_output")
     target, weight = op.tensor("target"), optional(op, "weight")
-    mean = (each("dL / total weight", upstream.shape),) if op.value("reduction", MEAN) == MEAN else ()
-    scaled = () if weight is None else (each("dL · weight", scores.shape if upstream.shape else weight.shape),)
+    mean = (each("dℒ / total weight", upstream.shape),) if op.value("reduction", MEAN) == MEAN else ()
+    scaled = () if weight is None else (each("dℒ · weight", scores.shape if upstream.shape else weight.shape),)
     return Cost(
-        elementwise=(*mean, *scaled, each("-[c = t] · dL", scores.shape)),
+        elementwise=(*mean, *scaled, each("−[c = t] · dℒ", scores.shape)),
         reads=(*whole(upstream, target, op.tensor("total_weight")), *(((target.numel, weight.dtype),) if weight is not None else ())),
     )
 
 
 @rule(
     "aten.smooth_l1_loss.default",
-    statement="L = mean of |x - t| < β: (x - t)²/2β, else |x - t| - β/2",
+    statement="ℒ = mean of |x − t| < β: (x − t)²/2β, else |x − t| − β/2",
     source=DECOMPOSITION + "smooth_l1_loss",
-    shapes="x (*), t (*) → L (), or (*) without reduction.",
+    shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def smooth_l1_loss(op: Operator) -> Cost:
     shape = broadcast(op.shape("self"), op.shape("target"))
-    names = ("x - t", "|x - t|", "(x - t)²", "(x - t)²/2", "(x - t)²/2β", "|x - t| - β/2")
+    names = ("x − t", "|x − t|", "(x − t)²", "(x − t)²/2", "(x − t)²/2β", "|x − t| − β/2")
     return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
 
 
 @rule(
     "aten.smooth_l1_loss_backward.default",
-    statement="dx = dL/n · ((x - t)/β or sign(x - t))",
+    statement="dx = dℒ/n · ((x − t)/β or sign(x − t))",
     source=DECOMPOSITION + "smooth_l1_loss_backward",
-    shapes="dL () or (*), x (*), t (*) → dx (*).",
+    shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def smooth_l1_loss_backward(op: Operator) -> Cost:
     shape = broadcast(op.shape("self"), op.shape("target"))
-    names = ("x - t", "|x - t|", "dL/n · (x - t)", "dL/n · (x - t)/β", "dL/n · sign(x - t)")
-    return Cost(elementwise=(each("dL / n", op.shape("grad_output")), *(each(name, shape) for name in names)))
+    names = ("x − t", "|x − t|", "dℒ/n · (x − t)", "dℒ/n · (x − t)/β", "dℒ/n · sign(x − t)")
+    return Cost(elementwise=(each("dℒ / n", op.shape("grad_output")), *(each(name, shape) for name in names)))
 
 
 @rule(
     "aten.huber_loss.default",
-    statement="L = mean of |x - t| < δ: (x - t)²/2, else δ(|x - t| - δ/2)",
+    statement="ℒ = mean of |x − t| < δ: (x − t)²/2, else δ(|x − t| − δ/2)",
     source="torch._refs.nn.functional.huber_loss",
-    shapes="x (*), t (*) → L (), or (*) without reduction.",
+    shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def huber_loss(op: Operator) -> Cost:
     shape = broadcast(op.shape("self"), op.shape("target"))
-    names = ("x - t", "z = |x - t|", "z/2", "z²/2", "z - δ/2", "δ(z - δ/2)")
+    names = ("x − t", "z = |x − t|", "z/2", "z²/2", "z − δ/2", "δ(z − δ/2)")
     return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
 
 
 @rule(
     "aten.huber_loss_backward.default",
-    statement="dx = dL/n · (x - t clipped to ±δ)",
+    statement="dx = dℒ/n · (x − t clipped to ±δ)",
     source=DECOMPOSITION + "huber_loss_backward",
-    shapes="dL () or (*), x (*), t (*) → dx (*).",
+    shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def huber_loss_backward(op: Operator) -> Cost:
     shape, upstream = broadcast(op.shape("self"), op.shape("target")), op.shape("grad_output")
     return Cost(
         elementwise=(
-            each("x - t", shape),
-            each("-dL/n", upstream),
-            each("-δ dL/n", upstream),
-            each("dL/n", upstream),
-            each("δ dL/n", upstream),
-            each("(x - t)/n", shape),
-            each("(x - t) dL/n", shape),
+            each("x − t", shape),
+            each("−dℒ/n", upstream),
+            each("−δ dℒ/n", upstream),
+            each("dℒ/n", upstream),
+            each("δ dℒ/n", upstream),
+            each("(x − t)/n", shape),
+            each("(x − t) dℒ/n", shape),
         )
     )
 
 
 @rule(
     "aten.binary_cross_entropy.default",
-    statement="L = mean of (t - 1) log(1 - x) - t log x",
+    statement="ℒ = mean of (t − 1) log(1 − x) − t log x",
     source=DECOMPOSITION + "binary_cross_entropy",
-    shapes="x (*), t (*), weight (*) → L (), or (*) without reduction.",
+    shapes="x (*), t (*), weight (*) → ℒ (), or (*) without reduction.",
 )
 def binary_cross_entropy(op: Operator) -> Cost:
     shape = op.shape("self")
-    names = ("t - 1", "-x", "log(1 - x)", "(t - 1) log(1 - x)", "log x", "t log x", "(t - 1) log(1 - x) - t log x")
+    names = ("t − 1", "−x", "log(1 − x)", "(t − 1) log(1 − x)", "log x", "t log x", "(t − 1) log(1 − x) − t log x")
     return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *reduction(op, shape)))
 
 
 @rule(
     "aten.binary_cross_entropy_backward.default",
-    statement="dx = dL (x - t) / (x (1 - x)) / n",
+    statement="dx = dℒ (x − t) / (x (1 − x)) / n",
     source=DECOMPOSITION + "binary_cross_entropy_backward",
-    shapes="dL () or (*), x (*), t (*), weight (*) → dx (*).",
+    shapes="dℒ () or (*), x (*), t (*), weight (*) → dx (*).",
 )
 def binary_cross_entropy_backward(op: Operator) -> Cost:
     shape = op.shape("self")
-    names = ("x - t", "dL (x - t)", "1 - x", "x (1 - x)", "dL (x - t) / (x (1 - x))")
+    names = ("x − t", "dℒ (x − t)", "1 − x", "x (1 − x)", "dℒ (x − t) / (x (1 − x))")
     mean = (each("/ n", shape),) if op.value("reduction", MEAN) == MEAN else ()
     return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *mean))
 
 
 @rule(
     "aten.binary_cross_entropy_with_logits.default",
-    statement="L = mean of (1 - t) x - ((pos_weight - 1) t + 1) log σ(x)",
+    statement="ℒ = mean of (1 − t) x − ((pos_weight − 1) t + 1) log σ(x)",
     source=DECOMPOSITION + "binary_cross_entropy_with_logits",
-    shapes="x (*), t (*), weight (*), pos_weight (*) → L (), or (*) without reduction.",
+    shapes="x (*), t (*), weight (*), pos_weight (*) → ℒ (), or (*) without reduction.",
 )
 def binary_cross_entropy_with_logits(op: Operator) -> Cost:
     shape = op.shape("self")
     names = (
-        "1 - t",
-        "(1 - t) x",
+        "1 − t",
+        "(1 − t) x",
         "|x|",
-        "-|x|",
-        "exp(-|x|)",
-        "log(1 + exp(-|x|))",
-        "log σ(x) = min(0, x) - log(…)",
-        "(1 - t) x - log σ(x)",
+        "−|x|",
+        "exp(−|x|)",
+        "log(1 + exp(−|x|))",
+        "log σ(x) = min(0, x) − log(…)",
+        "(1 − t) x − log σ(x)",
     )
     positive = optional(op, "pos_weight")
     by_class = (
         ()
         if positive is None
         else (
-            each("pos_weight - 1", positive.shape),
-            each("(pos_weight - 1) t", shape),
+            each("pos_weight − 1", positive.shape),
+            each("(pos_weight − 1) t", shape),
             each("(…) t + 1", shape),
             each("(…) log σ(x)", shape),
         )
@@ -210,7 +210,7 @@ PADDED = "all T steps and all 2 S + 1 places are counted, whatever the lengths; 
 
 def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
     """log Σ exp of ``count`` logarithms, for each element of ``shape``: their maximum is subtracted first and added back."""
-    exponentials = tuple(each(f"{step} {over}{i + 1}", shape) for i in range(count) for step in ("- max,", "exp,"))
+    exponentials = tuple(each(f"{step} {over}{i + 1}", shape) for i in range(count) for step in ("− max,", "exp,"))
     sums = tuple(each(f"+ exp, {over}{i + 2}", shape) for i in range(count - 1))
     return (*exponentials, *sums, each(f"log, {over}", shape), each(f"+ max, {over}", shape))
 
@@ -218,30 +218,30 @@ def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
 @rule(
     "aten._ctc_loss.default",
     "aten._ctc_loss.Tensor",
-    statement="α[t, s] = log Σ exp α[t - 1, s - {0, 1, 2}] + x[t, l[s]], L = -log Σ exp α[T, {2 S, 2 S + 1}]",
+    statement="α[t, s] = log Σ exp α[t − 1, s − {0, 1, 2}] + x[t, l[s]], ℒ = −log Σ exp α[T, {2 S, 2 S + 1}]",
     source=CTC,
     convention=PADDED,
-    shapes="x (T, B, C), labels (B, S) or (all) → L (B), α (B, T, 2 S + 1).",
+    shapes="x (T, B, C), labels (B, S) or (all) → ℒ (B), α (B, T, 2 S + 1).",
 )
 def ctc_loss(op: Operator) -> Cost:
     batch, steps, places = op.outputs[1].shape
     later = (batch, reductions(steps), places)
-    ends = (*_log_sum("end", 2, (batch,)), each("-log Σ", (batch,)))
+    ends = (*_log_sum("end", 2, (batch,)), each("−log Σ", (batch,)))
     return Cost(elementwise=(*_log_sum("α", 3, later), each("+ x[t, l[s]]", later), *ends))
 
 
 @rule(
     "aten._ctc_loss_backward.default",
     "aten._ctc_loss_backward.Tensor",
-    statement="dx[t, c] = (exp x[t, c] - exp(log Σ exp (α + β)[t, s: l[s] = c] + L - x[t, c])) dL, β as α from the other end",
+    statement="dx[t, c] = (exp x[t, c] − exp(log Σ exp (α + β)[t, s: l[s] = c] + ℒ − x[t, c])) dℒ, β as α from the other end",
     source=CTC,
     convention=PADDED,
-    shapes="dL (B), x (T, B, C), L (B), α (B, T, 2 S + 1) → dx (T, B, C).",
+    shapes="dℒ (B), x (T, B, C), ℒ (B), α (B, T, 2 S + 1) → dx (T, B, C).",
 )
 def ctc_loss_backward(op: Operator) -> Cost:
     batch, steps, places = op.shape("log_alpha")
     earlier, scores = (batch, reductions(steps), places), op.shape("log_probs")
-    names = ("exp x", "log Σ + L", "- x", "exp(…)", "exp x - exp(…)", "· dL")
+    names = ("exp x", "log Σ + ℒ", "− x", "exp(…)", "exp x − exp(…)", "· dℒ")
     return Cost(
         elementwise=(
             *_log_sum("β", 3, earlier),

@@ -12,34 +12,34 @@ RECOMPUTED = "the margins recomputed, one addition for each to its class and one
 
 @rule(
     "aten.soft_margin_loss.default",
-    statement="L = mean of log(1 + exp(-t x))",
+    statement="ℒ = mean of log(1 + exp(−t x))",
     source=DECOMPOSITION + "soft_margin_loss",
-    shapes="x (*), t (*) → L (), or (*) without reduction.",
+    shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def soft_margin_loss(op: Operator) -> Cost:
     shape = op.shape("self")
-    names = ("-x", "-t x", "exp(-t x)", "log(1 + exp(-t x))")
+    names = ("−x", "−t x", "exp(−t x)", "log(1 + exp(−t x))")
     return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
 
 
 @rule(
     "aten.soft_margin_loss_backward.default",
-    statement="dx = -t dL exp(-t x)/(1 + exp(-t x)) / n",
+    statement="dx = −t dℒ exp(−t x)/(1 + exp(−t x)) / n",
     source=DECOMPOSITION + "soft_margin_loss_backward",
-    shapes="dL () or (*), x (*), t (*) → dx (*).",
+    shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def soft_margin_loss_backward(op: Operator) -> Cost:
     shape = op.shape("self")
-    names = ("t dL", "t x", "-t x", "exp(-t x)", "1 + exp(-t x)", "1/(1 + exp(-t x))", "σ - 1", "t dL (σ - 1)")
+    names = ("t dℒ", "t x", "−t x", "exp(−t x)", "1 + exp(−t x)", "1/(1 + exp(−t x))", "σ − 1", "t dℒ (σ − 1)")
     mean = (each("/ n", shape),) if op.value("reduction", MEAN) == MEAN else ()
     return Cost(elementwise=(*(each(name, shape) for name in names), *mean))
 
 
 @rule(
     "aten.multi_margin_loss.default",
-    statement="L = mean over rows of Σⱼ max(0, margin - x[t] + x[j])ᵖ / C, j ≠ t",
+    statement="ℒ = mean over rows of Σⱼ max(0, margin − x[t] + x[j])ᵖ / C, j ≠ t",
     source=DECOMPOSITION + "multi_margin_loss",
-    shapes="x (N, C), t (N) → L (), or (N) without reduction.",
+    shapes="x (N, C), t (N) → ℒ (), or (N) without reduction.",
 )
 def multi_margin_loss(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
@@ -48,8 +48,8 @@ def multi_margin_loss(op: Operator) -> Cost:
     unreduced = targets if op.value("reduction", MEAN) == NONE else ()
     return Cost(
         elementwise=(
-            each("margin - x[t]", targets),
-            each("z = margin - x[t] + x[j]", scores),
+            each("margin − x[t]", targets),
+            each("z = margin − x[t] + x[j]", scores),
             *power,
             *weight,
             *_summed(scores, unreduced),
@@ -66,9 +66,9 @@ def _summed(scores: Shape, unreduced: Shape) -> tuple[Term, ...]:
 
 @rule(
     "aten.multi_margin_loss_backward.default",
-    statement="dx[j] = [z > 0] p zᵖ⁻¹ dL / C / n, dx[t] = -Σ of them",
+    statement="dx[j] = [z > 0] p zᵖ⁻¹ dℒ / C / n, dx[t] = −Σ of them",
     source=RECOMPUTED,
-    shapes="dL () or (N), x (N, C), t (N) → dx (N, C).",
+    shapes="dℒ () or (N), x (N, C), t (N) → dx (N, C).",
 )
 def multi_margin_loss_backward(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
@@ -76,43 +76,43 @@ def multi_margin_loss_backward(op: Operator) -> Cost:
     weight = (each("· weight[t]", scores),) if op.has("weight") else ()
     return Cost(
         elementwise=(
-            each("margin - x[t]", targets),
-            each("z = margin - x[t] + x[j]", scores),
+            each("margin − x[t]", targets),
+            each("z = margin − x[t] + x[j]", scores),
             *power,
             *weight,
-            each("dx[t] -= dx[j]", scores),
-            each("· dL", scores),
+            each("dx[t] −= dx[j]", scores),
+            each("· dℒ", scores),
         )
     )
 
 
 @rule(
     "aten.multilabel_margin_loss_backward.default",
-    statement="dx[j] += [z > 0] dL / C, dx[t] -= the same, for every target t and class j",
+    statement="dx[j] += [z > 0] dℒ / C, dx[t] −= the same, for every target t and class j",
     source=RECOMPUTED,
     convention="as if every class were a target",
-    shapes="dL () or (N), x (N, C), targets (N, C) → dx (N, C).",
+    shapes="dℒ () or (N), x (N, C), targets (N, C) → dx (N, C).",
 )
 def multilabel_margin_loss_backward(op: Operator) -> Cost:
     scores = op.shape("self")
     pairs = (*scores, scores[-1])
     return Cost(
         elementwise=(
-            each("1 - x[t]", scores),
-            each("z = 1 - x[t] + x[j]", pairs),
-            each("dx[j] += dL / C", pairs),
-            each("dx[t] -= dL / C", pairs),
-            each("· dL", scores),
+            each("1 − x[t]", scores),
+            each("z = 1 − x[t] + x[j]", pairs),
+            each("dx[j] += dℒ / C", pairs),
+            each("dx[t] −= dℒ / C", pairs),
+            each("· dℒ", scores),
         )
     )
 
 
 @rule(
     "aten.multilabel_margin_loss_forward.default",
-    statement="L = mean over rows of Σ max(0, 1 - x[t] + x[j]) / C over targets t and other classes j",
+    statement="ℒ = mean over rows of Σ max(0, 1 − x[t] + x[j]) / C over targets t and other classes j",
     source=DECOMPOSITION + "multilabel_margin_loss_forward",
     convention="as if every class were a target",
-    shapes="x (N, C) or (C), targets (N, C) → L () or (N), which classes are targets (N, C).",
+    shapes="x (N, C) or (C), targets (N, C) → ℒ () or (N), which classes are targets (N, C).",
 )
 def multilabel_margin_loss(op: Operator) -> Cost:
     scores = op.shape("self")
@@ -122,8 +122,8 @@ def multilabel_margin_loss(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             term("where the targets end", *rows, reductions(classes)),
-            each("1 - x[t]", scores),
-            each("z = 1 - x[t] + x[j]", pairs),
+            each("1 − x[t]", scores),
+            each("z = 1 − x[t] + x[j]", pairs),
             each("z / C", pairs),
             *summed,
         )

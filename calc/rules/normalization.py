@@ -33,7 +33,7 @@ def _affine(op: Operator, shape: Shape) -> tuple[Term, ...]:
 
 @rule(
     "aten.native_layer_norm.default",
-    statement="y = (x - mean) / √(variance + ε) · weight + bias",
+    statement="y = (x − mean) / √(variance + ε) · weight + bias",
     source="torch._refs.native_layer_norm; its variance is one reduction",
     shapes="x (*M, *N), weight (*N), bias (*N) → y (*M, *N), mean (*M, 1), rstd (*M, 1).",
 )
@@ -47,7 +47,7 @@ def layer_norm(op: Operator) -> Cost:
             each("mean = Σ x / N", rows),
             each("variance + ε", rows),
             each("rstd = 1/√", rows),
-            each("x - mean", shape),
+            each("x − mean", shape),
             each("· rstd", shape),
             *_affine(op, shape),
         )
@@ -56,7 +56,7 @@ def layer_norm(op: Operator) -> Cost:
 
 @rule(
     "aten.native_layer_norm_backward.default",
-    statement="dx = rstd/N (N g - Σ g - x̂ Σ g x̂) with g = dy · weight; dweight = Σ dy x̂; dbias = Σ dy",
+    statement="dx = rstd/N (N g − Σ g − x̂ Σ g x̂) with g = dy · weight; dweight = Σ dy x̂; dbias = Σ dy",
     source=DECOMPOSITION + "native_layer_norm_backward",
     convention="the bias itself is not read",
     shapes="dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask requests.",
@@ -71,16 +71,16 @@ def layer_norm_backward(op: Operator) -> Cost:
     weight_gradient = (each("dy x̂", shape), *_down("dweight = Σ dy x̂", shape, down))
     return Cost(
         elementwise=(
-            each("x - mean", shape),
-            each("x̂ = (x - mean) rstd", shape),
+            each("x − mean", shape),
+            each("x̂ = (x − mean) rstd", shape),
             *scaled,
             each("N g", shape),
             _row_sum("Σ g", rows, row),
             each("g x̂", shape),
             _row_sum("Σ g x̂", rows, row),
             each("x̂ Σ g x̂", shape),
-            each("N g - Σ g", shape),
-            each("- x̂ Σ g x̂", shape),
+            each("N g − Σ g", shape),
+            each("− x̂ Σ g x̂", shape),
             *(input_gradient if of_input else ()),
             *(weight_gradient if of_weight and op.has("weight") else ()),
             *(_down("dbias = Σ dy", shape, down) if of_bias and op.has("bias") else ()),
@@ -118,7 +118,7 @@ def rms_norm(op: Operator) -> Cost:
 
 @rule(
     "aten._fused_rms_norm_backward.default",
-    statement="dx = (g - x̂/N Σ x̂ g) rstd with g = dy · weight; dweight = Σ dy x̂",
+    statement="dx = (g − x̂/N Σ x̂ g) rstd with g = dy · weight; dweight = Σ dy x̂",
     source=DECOMPOSITION + "_fused_rms_norm_backward",
     shapes="dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask requests.",
 )
@@ -132,7 +132,7 @@ def rms_norm_backward(op: Operator) -> Cost:
         _row_sum("Σ x̂ g", rows, row),
         each("x̂ / N", shape),
         each("x̂/N Σ x̂ g", shape),
-        each("g - x̂/N Σ x̂ g", shape),
+        each("g − x̂/N Σ x̂ g", shape),
         each("dx = (…) rstd", shape),
     )
     weight_gradient = (each("dy x̂", shape), *_down("dweight = Σ dy x̂", shape, tuple(range(len(rows)))))
@@ -154,7 +154,7 @@ def _channels(op: Operator, name: str) -> tuple[Factor, Factor]:
 
 @rule(
     "aten.native_batch_norm.default",
-    statement="y = (x - mean) / √(variance + ε) · weight + bias, per channel; in training the batch's own mean and variance",
+    statement="y = (x − mean) / √(variance + ε) · weight + bias, per channel; in training the batch's own mean and variance",
     source=DECOMPOSITION + "native_batch_norm_helper",
     convention="in training the running statistics are read and written",
     shapes="x (B, C, *), weight, bias, running mean and variance (C) → y (B, C, *), mean (C), rstd (C).",
@@ -164,7 +164,7 @@ def batch_norm(op: Operator) -> Cost:
     shape = op.shape("input")
     if not op.value("training"):
         statistics = (term("running variance + ε", channels), term("√", channels), term("1/√", channels), term("rstd = 1 · 1/√", channels))
-        return Cost(elementwise=(*statistics, each("x - mean", shape), each("· rstd", shape), *_affine(op, shape)))
+        return Cost(elementwise=(*statistics, each("x − mean", shape), each("· rstd", shape), *_affine(op, shape)))
     running = tuple(optional(op, name) for name in ("running_mean", "running_var"))
     return Cost(
         elementwise=(
@@ -173,10 +173,10 @@ def batch_norm(op: Operator) -> Cost:
             term("mean = Σ x / m", channels),
             term("variance + ε", channels),
             term("rstd = 1/√", channels),
-            each("x - mean", shape),
+            each("x − mean", shape),
             each("· rstd", shape),
             *(_average("running mean", channels) if running[0] else ()),
-            *((term("variance · m/(m-1)", channels), *_average("running variance", channels)) if running[1] else ()),
+            *((term("variance · m/(m−1)", channels), *_average("running variance", channels)) if running[1] else ()),
             *_affine(op, shape),
         ),
         writes=(*whole(*op.outputs), *whole(*running)),
@@ -185,12 +185,12 @@ def batch_norm(op: Operator) -> Cost:
 
 def _average(name: str, channels: Factor) -> tuple[Term, ...]:
     """momentum · new + (1 - momentum) · old."""
-    return (term(f"momentum · new {name}", channels), term(f"(1 - momentum) · {name}", channels), term(f"new + old {name}", channels))
+    return (term(f"momentum · new {name}", channels), term(f"(1 − momentum) · {name}", channels), term(f"new + old {name}", channels))
 
 
 @rule(
     "aten.native_batch_norm_backward.default",
-    statement="dx = (dy - (x - mean) rstd² Σ dy (x - mean)/m - Σ dy/m) rstd weight; dweight = rstd Σ dy (x - mean); dbias = Σ dy",
+    statement="dx = (dy − (x − mean) rstd² Σ dy (x − mean)/m − Σ dy/m) rstd weight; dweight = rstd Σ dy (x − mean); dbias = Σ dy",
     source=DECOMPOSITION + "native_batch_norm_backward",
     convention="reads the statistics it uses: those of the batch in training, the running ones else; dx is counted, requested or not",
     shapes="dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask requests.",
@@ -202,10 +202,10 @@ def batch_norm_backward(op: Operator) -> Cost:
     statistics = () if train else (term("running variance + ε", channels), term("rstd = 1/√", channels))
     input_gradient = (
         (
-            each("x - mean", shape),
-            each("(x - mean) · projection", shape),
-            each("dy - projection", shape),
-            each("- mean of dy", shape),
+            each("x − mean", shape),
+            each("(x − mean) · projection", shape),
+            each("dy − projection", shape),
+            each("− mean of dy", shape),
             each("dx = (…) · scale", shape),
         )
         if train
@@ -216,16 +216,16 @@ def batch_norm_backward(op: Operator) -> Cost:
         elementwise=(
             *statistics,
             term("Σ dy", channels, reductions(size)),
-            each("x - mean, for Σ", shape),
-            each("dy (x - mean)", shape),
-            term("Σ dy (x - mean)", channels, reductions(size)),
+            each("x − mean, for Σ", shape),
+            each("dy (x − mean)", shape),
+            term("Σ dy (x − mean)", channels, reductions(size)),
             term("mean of dy = Σ dy / m", channels),
-            term("Σ dy (x - mean) / m", channels),
+            term("Σ dy (x − mean) / m", channels),
             term("rstd²", channels),
-            term("projection = rstd² Σ dy (x - mean) / m", channels),
+            term("projection = rstd² Σ dy (x − mean) / m", channels),
             term("scale = rstd · weight", channels),
             *input_gradient,
-            *((term("dweight = rstd Σ dy (x - mean)", channels),) if of_weight else ()),
+            *((term("dweight = rstd Σ dy (x − mean)", channels),) if of_weight else ()),
         ),
         reads=whole(op.tensor("grad_out"), op.tensor("input"), optional(op, "weight"), *(optional(op, name) for name in used)),
     )
@@ -238,7 +238,7 @@ def _down_to(elements: Factor, groups: Factor) -> Factor:
 
 @rule(
     "aten.native_group_norm.default",
-    statement="y = (x - mean) / √(variance + ε) · weight + bias, per group of channels",
+    statement="y = (x − mean) / √(variance + ε) · weight + bias, per group of channels",
     source="torch._refs.native_group_norm, as written for devices other than CPU",
     shapes="x (B, C, *), weight (C), bias (C), G groups → y (B, C, *), mean (B, G), rstd (B, G).",
 )
@@ -253,7 +253,7 @@ def group_norm(op: Operator) -> Cost:
             each("mean = Σ x / n", groups),
             each("variance + ε", groups),
             each("rstd = 1/√", groups),
-            each("x - mean", shape),
+            each("x − mean", shape),
             each("· rstd", shape),
             *_affine(op, shape),
         )
@@ -280,16 +280,16 @@ def group_norm_backward(op: Operator) -> Cost:
         term("Σ of the group, dy", per_group),
         each("c₁ = rstd weight", planes),
         each("Σ dy · mean", groups),
-        each("- Σ dy x", groups),
+        each("− Σ dy x", groups),
         each("· rstd", groups),
         each("· rstd²", groups),
         each("· rstd³", groups),
         each("c₂ = … / n", groups),
-        each("-c₂", groups),
-        each("-c₂ mean", groups),
+        each("−c₂", groups),
+        each("−c₂ mean", groups),
         each("Σ dy · rstd", groups),
         each("Σ dy · rstd / n", groups),
-        each("c₃ = -c₂ mean - …", groups),
+        each("c₃ = −c₂ mean − …", groups),
         each("dy c₁", shape),
         each("x c₂", shape),
         each("dy c₁ + x c₂", shape),
@@ -297,7 +297,7 @@ def group_norm_backward(op: Operator) -> Cost:
     )
     weight_gradient = (
         each("Σ dy · mean, per channel", planes),
-        each("Σ dy x - …", planes),
+        each("Σ dy x − …", planes),
         each("(…) rstd", planes),
         term("dweight = Σ over the batch", reductions(batch), channels),
     )

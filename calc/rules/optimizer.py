@@ -35,8 +35,8 @@ def addcdiv(op: Operator) -> Cost:
     "aten.lerp_.Scalar",
     "aten.lerp.Tensor",
     "aten.lerp_.Tensor",
-    statement="y = x + w (end - x), or end - (1 - w)(end - x) where |w| ≥ 1/2",
-    source="torch._refs.lerp, which compares |w| once and computes both w and w - 1",
+    statement="y = x + w (end − x), or end − (1 − w)(end − x) where |w| ≥ 1/2",
+    source="torch._refs.lerp, which compares |w| once and computes both w and w − 1",
     shapes="x (*), end (*), w a number or (*) → y (*).",
 )
 def lerp(op: Operator) -> Cost:
@@ -46,9 +46,9 @@ def lerp(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             each("|w|", weights),
-            each("w - 1", weights),
-            each("end - x", between),
-            each("w (end - x)", broadcast(between, weights)),
-            each("x + w (end - x)", op.out.shape),
+            each("w − 1", weights),
+            each("end − x", between),
+            each("w (end − x)", broadcast(between, weights)),
+            each("x + w (end − x)", op.out.shape),
         )
     )

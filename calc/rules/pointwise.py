@@ -26,7 +26,7 @@ class Pointwise:
     source: str
 
 
-SIGMOID = ("-x", "exp(-x)", "1 + exp(-x)", "σ(x) = 1/(1 + exp(-x))")
+SIGMOID = ("−x", "exp(−x)", "1 + exp(−x)", "σ(x) = 1/(1 + exp(−x))")
 
 TABLE = (
     Pointwise("mul.Tensor mul.Scalar mul_.Tensor mul_.Scalar", "y = a · b", ("a · b",), REFS + "mul"),
@@ -36,11 +36,11 @@ TABLE = (
     Pointwise("atan2.default", "y = atan2(a, b)", ("atan2(a, b)",), REFS + "atan2"),
     Pointwise("pow.Tensor_Tensor pow.Scalar", "y = aᵇ", ("aᵇ",), REFS + "pow"),
     Pointwise("abs.default abs_.default", "y = |x|", ("|x|",), REFS + "abs"),
-    Pointwise("neg.default neg_.default", "y = -x", ("-x",), REFS + "neg"),
+    Pointwise("neg.default neg_.default", "y = −x", ("−x",), REFS + "neg"),
     Pointwise("reciprocal.default reciprocal_.default", "y = 1/x", ("1/x",), REFS + "reciprocal"),
     Pointwise("exp.default exp_.default", "y = exp x", ("exp x",), REFS + "exp"),
     Pointwise("exp2.default", "y = 2ˣ", ("2ˣ",), REFS + "exp2"),
-    Pointwise("expm1.default", "y = exp x - 1", ("exp x - 1",), REFS + "expm1"),
+    Pointwise("expm1.default", "y = exp x − 1", ("exp x − 1",), REFS + "expm1"),
     Pointwise("log.default log_.default", "y = log x", ("log x",), REFS + "log"),
     Pointwise("log2.default", "y = log₂ x", ("log₂ x",), REFS + "log2"),
     Pointwise("log10.default", "y = log₁₀ x", ("log₁₀ x",), REFS + "log10"),
@@ -57,9 +57,9 @@ TABLE = (
     Pointwise("cosh.default", "y = cosh x", ("cosh x",), REFS + "cosh"),
     Pointwise("tanh.default tanh_.default", "y = tanh x", ("tanh x",), REFS + "tanh"),
     Pointwise("erf.default", "y = erf x", ("erf x",), REFS + "erf"),
-    Pointwise("erfc.default", "y = 1 - erf x", ("1 - erf x",), REFS + "erfc"),
+    Pointwise("erfc.default", "y = 1 − erf x", ("1 − erf x",), REFS + "erfc"),
     Pointwise("polar.default", "y = r cos φ + i r sin φ", ("cos φ", "r cos φ", "sin φ", "r sin φ"), REFS + "_conversions.polar"),
-    Pointwise("sigmoid.default sigmoid_.default", "y = 1/(1 + exp(-x))", SIGMOID, REFS + "sigmoid"),
+    Pointwise("sigmoid.default sigmoid_.default", "y = 1/(1 + exp(−x))", SIGMOID, REFS + "sigmoid"),
     Pointwise("silu.default silu_.default", "y = x σ(x)", (*SIGMOID, "x σ(x)"), DECOMPOSITION + "silu"),
     Pointwise(
         "mish.default mish_.default",
@@ -77,29 +77,29 @@ TABLE = (
     Pointwise("leaky_relu.default leaky_relu_.default", "y = x, or slope · x where x ≤ 0", ("slope · x",), FUNCTIONAL + "leaky_relu"),
     Pointwise(
         "elu.default elu_.default",
-        "y = scale · x, or scale · α (exp(γ x) - 1) where x ≤ 0",
-        ("scale · x", "γ x", "exp(γ x) - 1", "scale α (exp(γ x) - 1)"),
+        "y = scale · x, or scale · α (exp(γ x) − 1) where x ≤ 0",
+        ("scale · x", "γ x", "exp(γ x) − 1", "scale α (exp(γ x) − 1)"),
         FUNCTIONAL + "elu",
     ),
     Pointwise(
         "log_sigmoid_forward.default",
-        "y = min(0, x) - log(1 + exp(-|x|))",
-        ("|x|", "-|x|", "z = exp(-|x|)", "log(1 + z)", "min(0, x) - log(1 + z)"),
+        "y = min(0, x) − log(1 + exp(−|x|))",
+        ("|x|", "−|x|", "z = exp(−|x|)", "log(1 + z)", "min(0, x) − log(1 + z)"),
         DECOMPOSITION + "log_sigmoid_forward",
     ),
     Pointwise(
-        "sigmoid_backward.default", "dx = dy · y (1 - y)", ("1 - y", "y (1 - y)", "dy · y (1 - y)"), DECOMPOSITION + "sigmoid_backward"
+        "sigmoid_backward.default", "dx = dy · y (1 − y)", ("1 − y", "y (1 − y)", "dy · y (1 − y)"), DECOMPOSITION + "sigmoid_backward"
     ),
-    Pointwise("tanh_backward.default", "dx = dy (1 - y²)", ("y²", "1 - y²", "dy (1 - y²)"), DECOMPOSITION + "tanh_backward"),
+    Pointwise("tanh_backward.default", "dx = dy (1 − y²)", ("y²", "1 − y²", "dy (1 − y²)"), DECOMPOSITION + "tanh_backward"),
     Pointwise(
         "silu_backward.default",
-        "dx = dy σ(x) (1 + x (1 - σ(x)))",
-        (*SIGMOID, "dy σ(x)", "1 - σ(x)", "x (1 - σ(x))", "1 + x (1 - σ(x))", "dy σ(x) (1 + x (1 - σ(x)))"),
+        "dx = dy σ(x) (1 + x (1 − σ(x)))",
+        (*SIGMOID, "dy σ(x)", "1 − σ(x)", "x (1 − σ(x))", "1 + x (1 − σ(x))", "dy σ(x) (1 + x (1 − σ(x)))"),
         DECOMPOSITION + "silu_backward",
     ),
     Pointwise(
         "mish_backward.default",
-        "dx = dy (t + x σ(x) (1 - t²)), t = tanh(log(1 + exp x))",
+        "dx = dy (t + x σ(x) (1 − t²)), t = tanh(log(1 + exp x))",
         (
             "exp x",
             "s = log(1 + exp x)",
@@ -107,9 +107,9 @@ TABLE = (
             *SIGMOID,
             "x σ(x)",
             "t²",
-            "1 - t²",
-            "x σ(x) (1 - t²)",
-            "t + x σ(x) (1 - t²)",
+            "1 − t²",
+            "x σ(x) (1 − t²)",
+            "t + x σ(x) (1 − t²)",
             "dy (…)",
         ),
         DECOMPOSITION + "mish_backward",
@@ -176,12 +176,12 @@ def add(op: Operator) -> Cost:
     "aten.sub.Scalar",
     "aten.sub_.Tensor",
     "aten.sub_.Scalar",
-    statement="y = a - alpha · b",
+    statement="y = a − alpha · b",
     source=REFS + "sub; an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def sub(op: Operator) -> Cost:
-    return _each_of(op, *_scaled(op), "a - b")
+    return _each_of(op, *_scaled(op), "a − b")
 
 
 def _scaled(op: Operator) -> tuple[str, ...]:
@@ -202,12 +202,12 @@ def xlogy(op: Operator) -> Cost:
 @rule(
     "aten.rsub.Tensor",
     "aten.rsub.Scalar",
-    statement="y = b - alpha · a",
+    statement="y = b − alpha · a",
     source=REFS + "rsub; an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def rsub(op: Operator) -> Cost:
-    return _each_of(op, *(("alpha · a",) if given_number(op, "alpha") else ()), "b - a")
+    return _each_of(op, *(("alpha · a",) if given_number(op, "alpha") else ()), "b − a")
 
 
 @rule(
@@ -237,18 +237,18 @@ def divide_and_round(op: Operator) -> Cost:
     if mode != "floor":
         return _each_of(op, "a / b")
     if not op.out.dtype.startswith(("float", "bfloat")):
-        return _each_of(op, "a / b", "a mod b", "- 1 where the signs differ")
+        return _each_of(op, "a / b", "a mod b", "− 1 where the signs differ")
     return _each_of(
         op,
         "a mod b",
-        "a - a mod b",
-        "(a - a mod b) / b",
-        "- 1 where the signs differ",
-        "quotient - its floor",
+        "a − a mod b",
+        "(a − a mod b) / b",
+        "− 1 where the signs differ",
+        "quotient − its floor",
         "floor + 1",
         "a / b, for b = 0",
         "copysign of 0: |0|",
-        "copysign of 0: -|0|",
+        "copysign of 0: −|0|",
         "copysign of 0: |0|, a second time",
     )
 
@@ -288,13 +288,13 @@ def gelu_backward(op: Operator) -> Cost:
             "1 + t",
             "(1 + t)/2",
             "t²",
-            "1 - t²",
+            "1 − t²",
             "3·0.044715 x²",
             "1 + 3·0.044715 x²",
             "u' = √(2/π) (…)",
-            "x/2 (1 - t²)",
-            "x/2 (1 - t²) u'",
-            "(1 + t)/2 + x/2 (1 - t²) u'",
+            "x/2 (1 − t²)",
+            "x/2 (1 − t²) u'",
+            "(1 + t)/2 + x/2 (1 − t²) u'",
             "dy (…)",
         )
     return _each_of(
@@ -304,9 +304,9 @@ def gelu_backward(op: Operator) -> Cost:
         "1 + erf(x/√2)",
         "Φ = (1 + erf(x/√2))/2",
         "x²",
-        "-x²/2",
-        "exp(-x²/2)",
-        "φ = exp(-x²/2)/√(2π)",
+        "−x²/2",
+        "exp(−x²/2)",
+        "φ = exp(−x²/2)/√(2π)",
         "x φ",
         "Φ + x φ",
         "dy (Φ + x φ)",
@@ -328,12 +328,12 @@ def softplus(op: Operator) -> Cost:
 @rule(
     "aten.celu.default",
     "aten.celu_.default",
-    statement="y = x, or α (exp(x/α) - 1) where x ≤ 0",
+    statement="y = x, or α (exp(x/α) − 1) where x ≤ 0",
     source=FUNCTIONAL + "celu: without the two scalings unless α is given",
     shapes="x (*) → y (*).",
 )
 def celu(op: Operator) -> Cost:
-    return _each_of(op, "x/α", "exp(x/α) - 1", "α (exp(x/α) - 1)") if given_number(op, "alpha") else _each_of(op, "exp x - 1")
+    return _each_of(op, "x/α", "exp(x/α) − 1", "α (exp(x/α) − 1)") if given_number(op, "alpha") else _each_of(op, "exp x − 1")
 
 
 @rule(
@@ -350,12 +350,12 @@ def elu_backward(op: Operator) -> Cost:
 
 @rule(
     "aten.log_sigmoid_backward.default",
-    statement="dx = dy (1[x<0] ∓ z/(1 + z)), z = exp(-|x|)",
+    statement="dx = dy (1[x<0] ∓ z/(1 + z)), z = exp(−|x|)",
     source=DECOMPOSITION + "log_sigmoid_backward",
     shapes="dy (*), x (*), z (*) or, where the forward did not save it, (0) → dx (*).",
 )
 def log_sigmoid_backward(op: Operator) -> Cost:
-    recomputed = ("|x|", "-|x|", "z = exp(-|x|)") if op.tensor("buffer").numel == 0 else ()
+    recomputed = ("|x|", "−|x|", "z = exp(−|x|)") if op.tensor("buffer").numel == 0 else ()
     return _each_of(op, *recomputed, "1 + z", "z/(1 + z)", "± z/(1 + z)", "1[x<0] ∓ z/(1 + z)", "dy (…)")
 
 
@@ -366,25 +366,25 @@ def log_sigmoid_backward(op: Operator) -> Cost:
     shapes="x (*, 2 n) → y (*, n).",
 )
 def glu(op: Operator) -> Cost:
-    return _each_of(op, "-b", "exp(-b)", "1 + exp(-b)", "σ(b) = 1/(1 + exp(-b))", "a σ(b)")
+    return _each_of(op, "−b", "exp(−b)", "1 + exp(−b)", "σ(b) = 1/(1 + exp(−b))", "a σ(b)")
 
 
 @rule(
     "aten.glu_backward.default",
-    statement="da = dy σ(b), db = dy a σ(b) (1 - σ(b))",
+    statement="da = dy σ(b), db = dy a σ(b) (1 − σ(b))",
     source=DECOMPOSITION + "glu_backward",
     shapes="dy (*, n), x (*, 2 n) → dx (*, 2 n).",
 )
 def glu_backward(op: Operator) -> Cost:
     addends = (
-        "-b",
-        "exp(-b)",
-        "1 + exp(-b)",
-        "σ(b) = 1/(1 + exp(-b))",
-        "1 - σ(b)",
-        "σ(b) (1 - σ(b))",
-        "a σ(b) (1 - σ(b))",
-        "db = dy a σ(b) (1 - σ(b))",
+        "−b",
+        "exp(−b)",
+        "1 + exp(−b)",
+        "σ(b) = 1/(1 + exp(−b))",
+        "1 − σ(b)",
+        "σ(b) (1 − σ(b))",
+        "a σ(b) (1 − σ(b))",
+        "db = dy a σ(b) (1 − σ(b))",
         "da = dy σ(b)",
     )
     return Cost(elementwise=tuple(each(addend, op.shape("grad_output")) for addend in addends))
@@ -392,9 +392,9 @@ def glu_backward(op: Operator) -> Cost:
 
 @rule(
     "aten.native_dropout.default",
-    statement="y = x · mask / (1 - p)",
+    statement="y = x · mask / (1 − p)",
     source=DECOMPOSITION + "native_dropout; random numbers and their comparison are 0",
     shapes="x (*) → y (*), mask (*).",
 )
 def dropout(op: Operator) -> Cost:
-    return _each_of(op, "x · mask", "x · mask / (1 - p)") if op.value("train") and op.value("p") not in (0, 1) else Cost()
+    return _each_of(op, "x · mask", "x · mask / (1 − p)") if op.value("train") and op.value("p") not in (0, 1) else Cost()

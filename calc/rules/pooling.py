@@ -8,9 +8,9 @@ from typing import Any
 from calc.rules.registry import Cost, Factor, Operator, free, rule, term
 from calc.rules.shapes import Shape, each, whole
 
-REDUCTION = "each window of n elements is a reduction: n - 1 operations"
+REDUCTION = "each window of n elements is a reduction: n − 1 operations"
 CONVENTION = "a window at the border is counted with its padding"
-ADAPTIVE = "windows of an axis of n elements and m windows have n + m - 1 elements together, as if neighbors always shared one"
+ADAPTIVE = "windows of an axis of n elements and m windows have n + m − 1 elements together, as if neighbors always shared one"
 GATHERED = "one addition per source element"
 
 

@@ -8,7 +8,7 @@ from calc.errors import NapkinError
 from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import each, reducing, reductions, split
 
-REDUCTION = "a reduction of n elements is n - 1 operations"
+REDUCTION = "a reduction of n elements is n − 1 operations"
 
 
 @rule("aten.sum.default", "aten.sum.dim_IntList", statement="y = Σ x over dim", source=REDUCTION, shapes="x (*) → y (* without dim).")
@@ -54,8 +54,8 @@ def mean_of(shape: tuple[object, ...], dims: object) -> tuple[Term, ...]:
 
 @rule(
     "aten.var.correction",
-    statement="y = Σ (x - mean)² / (n - c)",
-    source="torch._refs.var, whose prim is one reduction: n - 1",
+    statement="y = Σ (x − mean)² / (n − c)",
+    source="torch._refs.var, whose prim is one reduction: n − 1",
     shapes="x (*) → y (* without dim).",
 )
 def var(op: Operator) -> Cost:
@@ -64,8 +64,8 @@ def var(op: Operator) -> Cost:
 
 @rule(
     "aten.std.correction",
-    statement="y = √(Σ (x - mean)² / (n - c))",
-    source="torch._refs.std: a variance, a reduction of n - 1, and a root",
+    statement="y = √(Σ (x − mean)² / (n − c))",
+    source="torch._refs.std: a variance, a reduction of n − 1, and a root",
     shapes="x (*) → y (* without dim).",
 )
 def std(op: Operator) -> Cost:
@@ -86,7 +86,7 @@ def var_mean(op: Operator) -> Cost:
 
 @rule(
     "aten.logsumexp.default",
-    statement="y = log Σ exp(x - max x) + max x",
+    statement="y = log Σ exp(x − max x) + max x",
     source="torch._refs.logsumexp",
     shapes="x (*) → y (* without dim).",
 )
@@ -99,7 +99,7 @@ def logsumexp(op: Operator) -> Cost:
         elementwise=(
             reducing("max x", shape, dims),
             each("|max x|, to find infinities", remaining),
-            each("x - max x", shape),
+            each("x − max x", shape),
             each("exp", shape),
             reducing("Σ exp", shape, dims),
             each("log", remaining),
@@ -133,30 +133,30 @@ def vector_norm(op: Operator) -> Cost:
 @rule(
     "aten.cumsum.default",
     "aten.cumprod.default",
-    statement="y[i] = y[i-1] + x[i] along dim (or the product)",
+    statement="y[i] = y[i−1] + x[i] along dim (or the product)",
     source=REDUCTION + ", and so is a running one",
     shapes="x (*) → y (*).",
 )
 def cumulative(op: Operator) -> Cost:
-    return Cost(elementwise=(reducing("y[i-1] + x[i]", op.shape("self"), op.value("dim")),))
+    return Cost(elementwise=(reducing("y[i−1] + x[i]", op.shape("self"), op.value("dim")),))
 
 
 @rule(
     "aten.logcumsumexp.default",
-    statement="y[i] = log(exp y[i-1] + exp x[i]) along dim",
+    statement="y[i] = log(exp y[i−1] + exp x[i]) along dim",
     source="torch._refs.logaddexp for each element of a line but the first: 4 operations",
     shapes="x (*) → y (*).",
 )
 def log_cumulative(op: Operator) -> Cost:
     remaining, reduced = split(op.shape("self"), op.value("dim"))
-    names = ("x[i] - y[i-1]", "exp(-|…|)", "log(1 + …)", "max + log(…)")
+    names = ("x[i] − y[i−1]", "exp(−|…|)", "log(1 + …)", "max + log(…)")
     return Cost(elementwise=tuple(term(name, *remaining, reductions(math.prod(reduced))) for name in names))
 
 
 @rule(
     "aten.norm.ScalarOpt_dim",
     "aten.dist.default",
-    statement="y = (Σ |x|ᵖ)^(1/p) over dim; for dist of x = a - b",
+    statement="y = (Σ |x|ᵖ)^(1/p) over dim; for dist of x = a − b",
     source="torch._refs.norm",
     shapes="x (*) → y (* without dim). Order p = 2.",
 )
@@ -164,7 +164,7 @@ def norm(op: Operator) -> Cost:
     shape = op.shape("self")
     if op.value("p", 2) not in (2, None):
         raise NapkinError(f"{op.name} of order {op.value('p')} has no rule: use torch.linalg.vector_norm, which has one for every order")
-    difference = (each("a - b", shape),) if op.has("other") else ()
+    difference = (each("a − b", shape),) if op.has("other") else ()
     dims = op.value("dim")
     return Cost(elementwise=(*difference, each("x²", shape), reducing("Σ x²", shape, dims), each("√", split(shape, dims)[0])))
 

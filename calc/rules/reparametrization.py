@@ -38,7 +38,7 @@ def weight_norm(op: Operator) -> Cost:
 
 @rule(
     "aten._weight_norm_interface_backward.default",
-    statement="dg = Σ dw v / |v|, dv = g/|v| (dw - v dg/|v|)",
+    statement="dg = Σ dw v / |v|, dv = g/|v| (dw − v dg/|v|)",
     source="the derivative, operation by operation",
     shapes="dw (*), v (*), g and |v| (n along dim, 1 elsewhere) → dv (*), dg like g.",
 )
@@ -52,7 +52,7 @@ def weight_norm_backward(op: Operator) -> Cost:
             term("dg = Σ dw v / |v|", slices),
             term("dg / |v|", slices),
             each("v dg/|v|", shape),
-            each("dw - v dg/|v|", shape),
+            each("dw − v dg/|v|", shape),
             term("g / |v|", slices),
             each("dv = g/|v| (…)", shape),
         )

@@ -65,14 +65,14 @@ LINEAR = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3
 
 @rule(
     *(f"aten.{name}.default" for name in LINEAR),
-    statement="y = a + w (b - a) between neighbors along one axis after another",
-    source="2ⁿ - 1 linear interpolations of 3 operations, in n dimensions: torch._decomp.decompositions._upsample_linear",
+    statement="y = a + w (b − a) between neighbors along one axis after another",
+    source="2ⁿ − 1 linear interpolations of 3 operations, in n dimensions: torch._decomp.decompositions._upsample_linear",
     convention=SHARED,
     shapes="x (B, C, *s) → y (B, C, *t).",
 )
 def linear_interpolation(op: Operator) -> Cost:
     interpolations = 2 ** LINEAR[op.name.split(".")[1]] - 1
-    names = ("b - a", "w (b - a)", "a + w (b - a)")
+    names = ("b − a", "w (b − a)", "a + w (b − a)")
     return Cost(elementwise=tuple(term(name, interpolations, *op.out.shape) for name in names))
 
 
@@ -135,12 +135,12 @@ def _axes(op: Operator) -> int:
 def _positions(op: Operator) -> tuple[Term, ...]:
     """Positions of the points in the image, and the weights of their neighbors."""
     points, n = op.shape("grid")[:-1], _axes(op)
-    place = term("position = (g + 1) · size/2 - …", 2 * n, *points)
+    place = term("position = (g + 1) · size/2 − …", 2 * n, *points)
     match _mode(op):
         case 0:
             return (
                 place,
-                term("position - corner", n, *points),
+                term("position − corner", n, *points),
                 term("weights = products of the differences", (n - 1) * 2**n, *points),
             )
         case 2:

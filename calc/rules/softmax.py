@@ -11,7 +11,7 @@ REFERENCE = "torch._decomp.decompositions."
 @rule(
     "aten._softmax.default",
     "aten._safe_softmax.default",
-    statement="y = exp(x - max x) / Σ exp(x - max x) along dim",
+    statement="y = exp(x − max x) / Σ exp(x − max x) along dim",
     source=REFERENCE + "_softmax",
     shapes="x (*) → y (*).",
 )
@@ -20,7 +20,7 @@ def softmax(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             reducing("max x", shape, dim),
-            each("x - max x", shape),
+            each("x − max x", shape),
             each("exp", shape),
             reducing("Σ exp", shape, dim),
             each("/ Σ exp", shape),
@@ -30,18 +30,18 @@ def softmax(op: Operator) -> Cost:
 
 @rule(
     "aten._softmax_backward_data.default",
-    statement="dx = y dy - y Σ y dy along dim",
+    statement="dx = y dy − y Σ y dy along dim",
     source=REFERENCE + "_softmax_backward_data",
     shapes="dy (*), y (*) → dx (*).",
 )
 def softmax_backward(op: Operator) -> Cost:
     shape, dim = op.shape("output"), op.value("dim")
-    return Cost(elementwise=(each("y dy", shape), reducing("Σ y dy", shape, dim), each("y Σ y dy", shape), each("y dy - y Σ y dy", shape)))
+    return Cost(elementwise=(each("y dy", shape), reducing("Σ y dy", shape, dim), each("y Σ y dy", shape), each("y dy − y Σ y dy", shape)))
 
 
 @rule(
     "aten._log_softmax.default",
-    statement="y = (x - max x) - log Σ exp(x - max x) along dim",
+    statement="y = (x − max x) − log Σ exp(x − max x) along dim",
     source=REFERENCE + "_log_softmax",
     shapes="x (*) → y (*).",
 )
@@ -51,23 +51,23 @@ def log_softmax(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             reducing("max x", shape, dim),
-            each("x - max x", shape),
+            each("x − max x", shape),
             each("exp", shape),
             reducing("Σ exp", shape, dim),
             each("log Σ exp", remaining),
-            each("- log Σ exp", shape),
+            each("− log Σ exp", shape),
         )
     )
 
 
 @rule(
     "aten._log_softmax_backward_data.default",
-    statement="dx = dy - exp(y) Σ dy along dim",
+    statement="dx = dy − exp(y) Σ dy along dim",
     source=REFERENCE + "_log_softmax_backward_data",
     shapes="dy (*), y (*) → dx (*).",
 )
 def log_softmax_backward(op: Operator) -> Cost:
     shape, dim = op.shape("output"), op.value("dim")
     return Cost(
-        elementwise=(each("exp(y)", shape), reducing("Σ dy", shape, dim), each("exp(y) Σ dy", shape), each("dy - exp(y) Σ dy", shape))
+        elementwise=(each("exp(y)", shape), reducing("Σ dy", shape, dim), each("exp(y) Σ dy", shape), each("dy − exp(y) Σ dy", shape))
     )

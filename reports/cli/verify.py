@@ -223,7 +223,8 @@ def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence
 
 
 def _repaired(finding: JudgedClaim) -> str:
-    return f"; rewritten as {finding.right}" if finding.right else "; repair it by hand"
+    written = finding.claim.written
+    return f"; rewritten as {finding.right}{written.power}" if finding.right and written else "; repair it by hand"
 
 
 def _left(repaired: int, unrepaired: int) -> str:

@@ -81,7 +81,7 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     if written is None:
         is_ = shown(value)
         return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, but no number precedes the comment: write one")
-    says = f"{_sign(written)}{written.shown}{_exponent(written)}{f' {written.unit}' if written.unit else ''}"
+    says = f"{_sign(written)}{written.shown}{written.power}{f' {written.unit}' if written.unit else ''}"
     word = reading(written, value)
     if word is None:
         return _unit_mismatch(claim, written, value, says)
@@ -171,19 +171,18 @@ def shown(value: UnitValue) -> str:
 
 
 def _short(number: Fraction) -> str:
-    """A number with six significant digits, also outside the range of a float."""
+    """A number with six significant digits, also outside the range of a float; its exponent as documents write it, ``e9`` and ``e-9``."""
     if not number or _SMALLEST < abs(number) < _LARGEST:
-        return f"{float(number):.6g}"
-    context = Context(prec=6, Emax=99_999, Emin=-99_999)
-    return f"{context.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(context):.6g}"
+        text = f"{float(number):.6g}"
+    else:
+        context = Context(prec=6, Emax=99_999, Emin=-99_999)
+        text = f"{context.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(context):.6g}"
+    digits, _, exponent = text.partition("e")
+    return f"{digits}e{int(exponent)}" if exponent else digits
 
 
 def _sign(written: WrittenNumber) -> str:
     return "" if written.relation == "=" else f"{written.relation} "
-
-
-def _exponent(written: WrittenNumber) -> str:
-    return f"e{written.exponent}" if written.exponent else ""
 
 
 def fixed(document: LiveDocument, findings: Sequence[JudgedClaim]) -> str:

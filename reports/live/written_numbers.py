@@ -68,6 +68,11 @@ class WrittenNumber:
         return self.digits.replace(_LATEX_COMMA, ",")
 
     @property
+    def power(self) -> str:
+        """The exponent as a message shows it, ``e9``; empty without one."""
+        return f"e{self.exponent}" if self.exponent else ""
+
+    @property
     def places(self) -> int:
         return len(self.digits.partition(".")[2])
 

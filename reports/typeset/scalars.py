@@ -87,12 +87,19 @@ def _with_fractions(expr: sp.Expr) -> sp.Expr:
 
 
 def _signs(text: str) -> str:
-    return text.replace("**", "^").replace("*", "·").replace("sqrt(", "√(")
+    """SymPy's text with the signs of mathematics; the exponent of a double keeps its hyphen."""
+    return _MINUS.sub("−", text).replace("**", "^").replace("*", "·").replace("sqrt(", "√(")
+
+
+_MINUS = re.compile(r"(?<!\de)-")
 
 
 class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no types
     def _print_Float(self, expr: Any) -> str:
         return _decimal(expr, "…")
+
+    def _print_Pi(self, expr: Any) -> str:
+        return "π"
 
     def _print_Whole(self, expr: Any) -> str:
         return f"({self._print(expr.args[0])})"
@@ -151,8 +158,7 @@ class Text:
         text = text.replace("**", "^")
         if matrix:  # numbers multiply, tensors multiply element by element
             text = re.sub(r"(?<=[q)])\*(?=q|\()", " ⊙ ", text)
-        text = text.replace("*", "·").replace("sqrt(", "√(")
-        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], text), _binds(expr), [_signs(note) for note in notes]
+        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], _signs(text)), _binds(expr), [_signs(note) for note in notes]
 
 
 class _Printer(LatexPrinter):  # type: ignore[misc]  # as above

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from calc import Progress
 from calc.derive.to_json import number
-from calc.hardware.accelerators import of_device
+from calc.hardware.accelerators import Accelerator, of_device
 from calc.hardware.calibration import Calibration
 from calc.performance.mfu import Throughput, throughput_of
 from calc.performance.prediction import Prediction, predict
@@ -18,7 +19,7 @@ from calc.performance.step_operators import StepOperators
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.jobs.recorded import FOLDER
-from reports.typeset.numbers import duration, percent, rate
+from reports.typeset.numbers import bytes_text, duration, percent, rate
 from reports.typeset.wording import several
 from reports.views.measuring import threads
 from reports.writers.terminal import Terminal, bold
@@ -32,8 +33,9 @@ _SHOWN = 15
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A prediction with what follows from it. ``peak`` is in FLOP/s; ``because`` says why it is not known. ``runs`` are recordings of this
-    step on such a device, eager and in the same number format."""
+    """A prediction with what follows from it. ``peak`` is in FLOP/s; ``because`` says why it is not known. ``memory`` is the step's peak
+    memory, and ``device`` where it has to fit; both None where either is unknown. ``runs`` are recordings of this step on such a device,
+    eager and in the same number format."""
 
     model: str
     sizes: Mapping[str, int]
@@ -44,11 +46,18 @@ class Predicted:
     peak: Fraction | None
     peak_source: str
     because: str = ""
+    memory: int | None = None
+    device: Accelerator | None = None
     runs: tuple[tuple[MeasurementRecord, RecordedRun], ...] = ()
 
     def share(self, flops: int) -> float | None:
         """So many FLOPs in the predicted time, over the peak."""
         return flops / self.prediction.seconds / float(self.peak) if self.peak and flops else None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the device holds the step's peak memory; None where either is unknown."""
+        return None if self.memory is None or self.device is None else self.memory <= self.device.memory
 
     @property
     def per_second(self) -> float:
@@ -59,7 +68,7 @@ class Predicted:
         return _exact(self.prediction.seconds) / run.whole.seconds - 1
 
 
-def compute(request: job.Request, step: StepOperators, calibration: Calibration) -> Predicted:
+def compute(request: job.Request, step: StepOperators, calibration: Calibration, progress: Progress) -> Predicted:
     """The predicted time of a step's operators on a calibrated machine."""
     prediction = predict(step.works, calibration)
     throughput = throughput_of(step.sizes, int(request.options.accumulation))
@@ -68,7 +77,9 @@ def compute(request: job.Request, step: StepOperators, calibration: Calibration)
     of_step = evidence_for(graph.model, graph.source, options, step.sizes, recorded((FOLDER,))).shown
     form = _format(calibration, prediction.product_dtype)
     runs = tuple((record, run) for record, run in of_step if (record.device, run.dtype, run.compiled) == (calibration.name, form, False))
-    return Predicted(graph.model, step.sizes, options, calibration, prediction, throughput, peak, source, because, runs)
+    device = of_device(calibration.name)
+    memory = job.derive(request, progress)["memory.peak"].value if device else None
+    return Predicted(graph.model, step.sizes, options, calibration, prediction, throughput, peak, source, because, memory, device, runs)
 
 
 def _format(calibration: Calibration, dtype: str) -> str:
@@ -110,6 +121,11 @@ def document(predicted: Predicted) -> dict[str, Any]:
             {"date": record.date.isoformat(), "seconds": float(run.whole.seconds), "off": float(predicted.off(run))}
             for record, run in predicted.runs
         ],
+        "memory": {
+            "peak": None if predicted.memory is None else number(predicted.memory),
+            "capacity": None if predicted.device is None else number(predicted.device.memory),
+            "fits": predicted.fits,
+        },
         "throughput": {"amount": predicted.throughput.amount, "unit": predicted.throughput.unit, "per_second": predicted.per_second},
         "flops": {"model": number(prediction.model_flops), "hardware": number(prediction.product_flops)},
         "peak": {
@@ -148,6 +164,9 @@ def show(predicted: Predicted, out: Terminal) -> None:
     out.line(f"{threads(calibration)}calibrated {calibration.machine.get('date')} by {calibration.clock}", style="dim")
     out.line()
     out.line(bold(f"A step takes {duration(_exact(prediction.seconds))}, {low} to {high}."))
+    if predicted.fits is False and predicted.memory is not None and predicted.device is not None:
+        peak, capacity = bytes_text(predicted.memory), bytes_text(predicted.device.memory)
+        out.line(bold(f"It does not fit: the peak of {peak} is more than the {capacity} of {predicted.device.name}."))
     for record, run in predicted.runs:
         off = percent(predicted.off(run), signed=True)
         out.line(f"recorded on {record.date:%Y-%m-%d}: {duration(run.whole.seconds)} (predicted: {off})")

@@ -15,7 +15,9 @@ from calc import Spec
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
 from calc.errors import NapkinError, SizesError
+from calc.options import Options
 from calc.pipeline import divisibility
+from calc.pipeline.cache import Cache
 from calc.pipeline.divisibility import candidates
 from calc.pipeline.precomputed import form_of
 from calc.pipeline.sweep import sweep
@@ -335,15 +337,39 @@ def test_a_trace_of_even_widths_is_cached_beside_that_of_all_widths(tmp_path: Pa
 
     def progress(line: str) -> None:
         lines.append(line)
-        assert lines.count("assuming d to be a multiple of 2") <= 2, "the same multiple is inferred once more"
+        assert lines.count("assuming d to be a multiple of 2") <= 1, "the same multiple is inferred once more"
 
     for width in (15, 20, 15, 20):
         derivation = calc.derive(s, {"d": width}, optimizer="sgd", progress=progress)
         assert derivation["parameters"].value == width * (width + 1)
         assert not derivation.specialized
 
-    assert lines.count("assuming d to be a multiple of 2") == 2
+    assert lines.count("assuming d to be a multiple of 2") == 1
     assert lines.count("tracing the step with symbolic sizes") == 2
+
+
+def test_a_multiple_that_is_inferred_is_in_the_cache_and_not_searched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
+    s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)), key="padded where odd")
+    first, second = list[str](), list[str]()
+    derivations = [calc.derive(s, optimizer="sgd", progress=lines.append) for lines in (first, second)]
+
+    assert "assuming d to be a multiple of 2" in first
+    assert {"trace read from the cache"} == {*second}
+    assert derivations[0].to_json() == derivations[1].to_json()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": 1, "dims": {}}', '{"key": "k", "dims": {"d": {"default": []}}}'])
+def test_a_damaged_entry_of_multiples_is_deleted(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
+    s = replace(_spec(PaddedWhereOdd, B=2, d=20), may_specialize=(("d",), ("B",)), key="padded where odd")
+    store = Cache(s, Options(), True, "multiples")
+    store.write_spec(s)
+    file = next(tmp_path.iterdir())
+    file.write_text(file.read_text().partition("\n")[0] + "\n" + text)
+
+    assert store.read_spec(lambda line: None) is None
+    assert not file.exists()
 
 
 def test_other_sizes_than_those_of_an_inferred_branch_are_traced_for_themselves() -> None:

@@ -130,6 +130,17 @@ def test_a_step_is_predicted_for_a_gpu_that_is_not_here_beside_what_was_recorded
     assert 2 == len(actual["recorded"])
     assert all(run["off"] == pytest.approx(actual["seconds"] / run["seconds"] - 1) for run in actual["recorded"])
     assert max(abs(run["off"]) for run in actual["recorded"]) < 0.1
+    assert {"capacity": 80 * 10**9, "fits": True} == {key: actual["memory"][key] for key in ("capacity", "fits")}
+
+
+def test_a_step_that_does_not_fit_the_gpu_is_said_not_to() -> None:
+    """400 million samples of 53 numbers in fp32 are 85 GB."""
+    words = ("predict", "two-layer", "B=400_000_000", "D=53", "K=7", "--optimizer", "sgd", "--gpu", "h100-sxm")
+    memory = json.loads(_run(*words, "--json").stdout)["memory"]
+
+    assert not memory["fits"]
+    assert memory["peak"] > 400_000_000 * 53 * 4
+    assert "than the 80.0 GB of NVIDIA H100 SXM5 80GB." in " ".join(_run(*words).stdout.replace("\u00a0", " ").split())
 
 
 @pytest.mark.parametrize(
