@@ -59,7 +59,8 @@ def verified(text: str, folder: Path) -> Result:
 
 
 _TOP = r"(?m)^\$ (?:\. \.venv/bin/activate && )?(napkin .*?)(?:\s+# .*)?$"
-_SLOW = ("napkin report", "napkin check gpt2", "napkin layout", "napkin sweep gpt2", "napkin shard", "napkin inference", "napkin roofline",
+_SLOW = ("napkin report", "napkin predict", "napkin check gpt2",
+         "napkin layout", "napkin sweep gpt2", "napkin shard", "napkin inference", "napkin roofline",
          "napkin derive gpt2", "napkin compare", "napkin ask largest-batch", "napkin published kaplan",
          "napkin homework")  # fmt: skip
 _CONFIG = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,

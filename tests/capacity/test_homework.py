@@ -53,6 +53,7 @@ def values(exercise: Exercise) -> list[Fraction]:
     return [result.value for result in exercise.results]
 
 
+@pytest.mark.slow
 def test_parameters_and_matmuls_of_gpt2_xl(answers: Mapping[str, Exercise]) -> None:
     """12·d² and 13·d a layer, the embeddings and the last norm; 1,557,611,200 in all."""
     d, L = XL["d"], XL["L"]
@@ -227,6 +228,7 @@ def test_assumptions_of_the_run_change_the_answers(xl: Derivation) -> None:
     assert values(answers["days"])[1] == Fraction(200_000 * 3 * 3_506_703_564_800 * 512 * 4, 67 * 10**12 * DAY)
 
 
+@pytest.mark.slow
 def test_a_step_without_a_backward_has_no_answer_about_it() -> None:
     derivation = calc.derive(calc.load("gpt2"), mode="infer")
     with pytest.raises(BadInputError, match=r"^gradients\.bytes has no closed form here: mode infer runs no backward$"):

@@ -28,7 +28,7 @@ def test_a_layer_has_a_gradient_of_its_weight_and_one_of_its_input() -> None:
     assert (2, 1) == (labels.count("mm: dW = xᵀ dy"), labels.count("mm: dx = dy Wᵀ"))
 
 
-@pytest.mark.parametrize("checkpointing", ["none", "block"])
+@pytest.mark.parametrize("checkpointing", ["none", pytest.param("block", marks=pytest.mark.slow)])
 def test_every_matmul_of_gpt2_has_a_name(checkpointing: str) -> None:
     """What is recomputed is the forward's own product."""
     labels = _labels(calc.derive(calc.load("gpt2"), checkpointing=checkpointing))

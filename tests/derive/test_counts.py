@@ -71,6 +71,7 @@ def test_a_sum_of_no_elements_is_no_flop() -> None:
     assert ("B*d", 3 * 7) == (derivation["flops.forward.elementwise"].text, derivation["flops.forward.elementwise"].value)
 
 
+@pytest.mark.slow
 def test_where_a_size_comes_out_as_0_there_is_a_case_of_its_own() -> None:
     """``d // 4`` columns have no elements at d = 3, which no line tests: B·d products there, no sums over B and no product of those."""
     general = calc.derive(function(lambda y: y[:, : y.shape[1] // 4].sum(0).prod()), {"d": 16}, optimizer="sgd", cache=False)

@@ -135,6 +135,7 @@ def test_tensors_that_a_module_of_several_parts_saves_are_of_the_part_that_they_
     assert_whole(own)
 
 
+@pytest.mark.slow
 def test_both_attentions_have_scores_and_mix_of_their_own(derived: Derived) -> None:
     """GPT-2 small: 2·B·T²·d a layer for each; fused attention computes the scores once more for its backward."""
     each = 12 * 2 * 8 * 1024**2 * 768
@@ -287,6 +288,7 @@ def test_a_mixture_over_time_is_no_feed_forward() -> None:
     assert count == projections | {"feed-forward": 2 * T * 3 * 2 * D**2, "head": 2 * T * D * K}
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_has_its_stages() -> None:
     """ResNet-50: no attention and no feed-forward; the head is the last linear layer."""
     resnet = calc.derive(calc.load("resnet50"), mode="infer")

@@ -27,6 +27,7 @@ def _candidate_at(result: Derivation, at: PeakPlace, dim: str, size: int) -> int
     return max(int(evaluate_text(c.expr, sizes)) for c in quantity.candidates if c.at == at)
 
 
+@pytest.mark.slow
 def test_a_candidate_is_the_peak_where_it_is_the_largest(derived: Derived) -> None:
     """At both ends of each stretch and somewhere inside, for every dimension of GPT-2."""
     result = derived("gpt2")

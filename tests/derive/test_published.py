@@ -114,6 +114,7 @@ def test_the_example_of_zero_is_sixty_gigabytes() -> None:
     assert round(evaluate_text(cell.expr, {"d": 1600, "B": 32, "T": 1024, "L": 48}) / 10**9) == 60
 
 
+@pytest.mark.slow
 def test_parts_follow_from_sizes_and_order_where_names_differ() -> None:
     """Grouped heads and a gate: Kaplan's three projections of h·k are one of h·k and two of g·k, and three matrices make the rest."""
     sizes = {"B": 1, "T": 6, "L": 2, "d": 12, "h": 6, "g": 2, "k": 10, "f": 17, "V": 29}

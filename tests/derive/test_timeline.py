@@ -94,6 +94,7 @@ LAYERED = ["cruncher", "llama3-8b", "mixtral", "vit-b", "transformers:deepseek_v
 
 
 @pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.slow), "sgd"])
+@pytest.mark.slow
 def test_what_is_written_down_for_deep_models_is_what_a_run_of_all_layers_gives(optimizer: str) -> None:
     """Live bytes after every operator, what is alive at the peak, the allocator's segments: all of it, from traces of few layers."""
     derivation = calc.derive(calc.load("gpt2"), SIZES, optimizer=optimizer)

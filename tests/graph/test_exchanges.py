@@ -137,6 +137,7 @@ class Gated(Recurrent):
 
 
 @pytest.mark.parametrize("kind", [Projected, pytest.param(Gated, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_what_torch_runs_cell_by_cell_anyway_is_not_listed_as_exchanged(kind: type[nn.Module]) -> None:
     """A GRU on a CPU, and an LSTM that projects its state."""
     checks = calc.check(calc.derive(recurrent(kind), cache=False, optimizer="sgd"))

@@ -30,6 +30,7 @@ def _peak(name: str) -> int:
     return _derived(name)["memory.peak"].value or 0
 
 
+@pytest.mark.slow
 def test_each_choice_is_best_from_its_own_peak_on() -> None:
     """Up to the peak of the next that runs less again; no checkpointing has no end."""
     none, block, refused = _compared().choices

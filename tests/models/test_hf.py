@@ -157,6 +157,7 @@ def test_older_names_of_sizes_are_the_same_dimensions(config: dict[str, Any], tm
     assert 48 not in {size for shape in matrices for size in shape}
 
 
+@pytest.mark.slow
 def test_no_assumption_is_about_a_token_that_no_size_depends_on(tmp_path: Path) -> None:
     """The library warns of a special token beyond the vocabulary, which is a branch on V that the step does not take."""
     spec = spec_of(tmp_path, GPT2 | {"bos_token_id": 95, "eos_token_id": 96})
@@ -182,6 +183,7 @@ def test_a_list_for_each_pair_of_rotary_positions_grows_with_the_width(tmp_path:
     assert (numbers, [7.0] * (3 * k // 8)) == (parameters["short_factor"], parameters["long_factor"])
 
 
+@pytest.mark.slow
 def test_closed_forms_have_the_width_of_such_lists_as_a_symbol(tmp_path: Path) -> None:
     """The forward equals a real run's at another width than the file's."""
     spec = spec_of(tmp_path, PHI3)
@@ -206,6 +208,7 @@ def test_an_odd_head_is_refused_by_the_library_in_a_file_and_by_the_model_at_oth
         construct(source_of("odd", odd))
 
 
+@pytest.mark.slow
 def test_what_is_not_to_blame_stays_a_symbol(tmp_path: Path) -> None:
     """A list that names the fourth stage too is of this depth alone, at whatever width."""
     derivation = calc.derive(spec_of(tmp_path, DINOV2 | {"out_features": ["stage4", "stage5"]}), cache=False, mode="infer")

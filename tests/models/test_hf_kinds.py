@@ -318,6 +318,7 @@ MARIAN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_weights_that_are_initialized_by_numpy_leave_widths_symbols(tmp_path: Path) -> None:
     """Marian's sinusoids: they are numbers of the first step, and no size of it."""
     sizes = {"B": 2, "T": 5, "S": 7, "d": 24, "h": 3, "f": 11}
@@ -330,7 +331,7 @@ def test_weights_that_are_initialized_by_numpy_leave_widths_symbols(tmp_path: Pa
 @pytest.mark.parametrize(
     ("architecture", "label", "fields"),
     [
-        ("FNetForPreTraining", "next_sentence_label", {"model_type": "fnet"}),
+        pytest.param("FNetForPreTraining", "next_sentence_label", {"model_type": "fnet"}, marks=pytest.mark.slow),
         ("AlbertForPreTraining", "sentence_order_label", {"model_type": "albert", "embedding_size": 12, "num_attention_heads": 2}),
     ],
 )

@@ -102,6 +102,7 @@ def test_half_sines_and_half_cosines_make_the_head_width_even() -> None:
     assert spec.loss(spec.build(n), *spec.inputs(n)).isfinite()
 
 
+@pytest.mark.slow
 def test_a_large_model_whose_text_width_has_a_name_of_its_own_is_loaded(tmp_path: Path) -> None:
     """``embed_dim`` is no field of d: the relatives that are tried for the check have heads of their own, and no d."""
     text = {"embed_dim": 1024, "attention_heads": 16, "ffn_dim": 64, "layers": 2, "vocab_size": 250_000, "max_position_embeddings": 64}
@@ -112,6 +113,7 @@ def test_a_large_model_whose_text_width_has_a_name_of_its_own_is_loaded(tmp_path
     assert ("d" in spec.dims, spec.sizes()["h"]) == (False, 16)
 
 
+@pytest.mark.slow
 def test_a_config_of_no_experts_is_of_a_model_without(tmp_path: Path) -> None:
     """As the small models of a family with experts say it. Experts and experts per token are no dimensions then."""
     attention = {"num_hidden_layers": 3, "layer_types": ["attention"] * 3, "shared_intermediate_size": 80, "mamba_n_heads": 12}

@@ -113,6 +113,7 @@ def test_resnet_refuses_an_image_that_cannot_be_halved_five_times() -> None:
         load("resnet50").sizes({"S": 200})
 
 
+@pytest.mark.slow
 def test_vit_in_inference_mode() -> None:
     """The class token is a parameter, made outside that mode, and the forward makes views of it inside."""
     trained, used = (calc.derive(load("vit-b"), cache=False, mode=mode, optimizer="sgd") for mode in ("train", "infer"))

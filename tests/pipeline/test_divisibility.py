@@ -292,7 +292,7 @@ class ChunkByChunk(InPairs):
         return state
 
 
-@pytest.mark.parametrize("module", [PaddedToChunks, ChunkByChunk])
+@pytest.mark.parametrize("module", [PaddedToChunks, pytest.param(ChunkByChunk, marks=pytest.mark.slow)])
 def test_a_length_that_is_cut_into_chunks_is_a_multiple_of_them_and_no_number(module: type[InPairs]) -> None:
     """20 positions are 5 chunks. 22 are padded to 24 or have a shorter last chunk, so they are traced for themselves."""
     inputs = lambda n: (torch.randn(n.B, n.T, n.d),)  # noqa: E731  # of one line

@@ -85,6 +85,7 @@ def test_a_depth_that_is_halved_to_no_effect_needs_no_multiple() -> None:
     assert [] == failures(calc.check(derivation, L=5))
 
 
+@pytest.mark.slow
 def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
     """As many layers as half the depth, rounded down, are no polynomial in it."""
     derivation = calc.derive(_stack(used=True), cache=False, optimizer="sgd")

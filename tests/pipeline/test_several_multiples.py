@@ -93,6 +93,7 @@ class SharedKeys(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_sizes_that_should_be_equal_are_multiples_and_no_bounds() -> None:
     """No more keys than layers, and no larger a batch, by chance: heads are a multiple of the keys, and nothing is at most the depth."""
     s = Spec("grouped", {"B": 2, "d": 64, "h": 4, "g": 2, "L": 4}, SharedKeys, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
@@ -184,6 +185,7 @@ class Hybrid(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_where_more_iterations_and_a_multiple_are_needed_both_are_found_at_once() -> None:
     """The peak in the iteration that frees the table has no closed form at three and four patterns; what else the first certificate
     shows is tried before five and six are traced, and no fewer are traced again with the multiple."""

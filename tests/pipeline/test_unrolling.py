@@ -91,6 +91,7 @@ def test_what_uses_all_layers_at_once_is_traced() -> None:
     assert _unrolled(calc.load("gpt2"), Options(implementation="foreach"))[1] is None
 
 
+@pytest.mark.slow
 def test_iterations_that_differ_are_traced_after_a_certificate_has_shown_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The iteration in the middle of three is no model of the others: the closed forms are those without unrolling."""
     said: list[str] = []

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import calc
@@ -67,6 +68,7 @@ def _bert() -> Spec:
 
 
 @reproduces("params-bert-base")
+@pytest.mark.slow
 def test_bert_without_a_head(row: str) -> None:
     """Three embeddings, twelve layers, the pooler."""
     assert_reproduced(row, {"params": calc.derive(_bert(), cache=False, mode="eval")["parameters"].value})

@@ -220,6 +220,7 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(sorted(CHANGES)), max_size=6), st.sampled_from(["gt", "le", "eq", "any", "all", "max", "min", ""]))
+@pytest.mark.slow
 def test_so_it_is_of_any_operators_one_after_the_other(names: list[str], last: str) -> None:
     """Where something is known after all of them."""
 

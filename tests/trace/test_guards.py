@@ -281,6 +281,7 @@ class Turning(nn.Module):
     ],
     ids=["rows", "iterations alone"],
 )
+@pytest.mark.slow
 def test_a_branch_on_a_quotient_with_iterations_stays_one(
     asked: Callable[[Any, Any], bool], same: tuple[tuple[int, int], ...], other: tuple[int, int], said: str
 ) -> None:

@@ -64,6 +64,7 @@ def test_bytes_moved_have_a_closed_form_where_no_two_lengths_take_one_path(deriv
     assert calc.check(derivation, B=2, d=5).ok
 
 
+@pytest.mark.slow
 def test_a_search_over_lengths_traces_the_step_at_none_of_them(derivation, monkeypatch):
     """Where rules of thumb are near is evaluated at lengths up to a million, at each of which the step would be traced."""
     lengths: set[int] = set()

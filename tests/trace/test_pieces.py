@@ -92,6 +92,7 @@ def test_a_number_of_rows_in_pieces_of_a_size_is_no_constant(c: int) -> None:
 
 @pytest.mark.parametrize("length", [12, pytest.param(13, marks=pytest.mark.slow)])
 @MODES
+@pytest.mark.slow
 def test_pieces_that_look_back_are_exact_where_the_peak_has_no_closed_form(length: int, mode: str) -> None:
     """Then the length is a number."""
     s = _spec(Growing, PIECES["split"], lambda n: n.T, B=2, c=3, T=12, d=5)

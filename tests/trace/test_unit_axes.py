@@ -87,6 +87,7 @@ def test_results_have_the_strides_that_real_kernels_give_them(shape: tuple[int, 
         assert strides(op(*args)) == fake, (op, [a.stride() for a in args if isinstance(a, Tensor)])
 
 
+@pytest.mark.slow
 def test_an_image_made_of_tokens_is_laid_out_as_in_a_real_run_at_a_batch_of_one() -> None:
     """As attention in a U-Net gives it back: whether the normalization behind it copies depends on the stride of the batch."""
 

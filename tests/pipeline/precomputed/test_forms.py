@@ -117,6 +117,7 @@ def test_a_value_at_other_sizes_is_exact() -> None:
     assert form.quantity("parameters").expr_text == "D*K + K"
 
 
+@pytest.mark.slow
 def test_at_sizes_at_which_the_step_may_run_otherwise_the_model_is_derived() -> None:
     """Where a condition of the trace comes out otherwise and no certificate tells: a GPT-2 of which every size is 1 has a token, a
     position, three norms, and matrices with biases for queries, keys and values, for what attention gives, and two of the feed-forward."""

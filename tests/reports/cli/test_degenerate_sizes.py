@@ -108,6 +108,7 @@ def test_a_live_document_is_verified_at_a_batch_of_one(stack: str, tmp_path: Pat
     assert 0 == actual.exit_code, actual.output
 
 
+@pytest.mark.slow
 def test_sizes_that_a_question_tried_do_not_stay(stack: str) -> None:
     """A search for the largest depth starts at one layer; what is asked afterwards is of the four that the model has."""
     model = QuestionModel(stack, {"B": 1}, made().to_json(), lambda _: None)

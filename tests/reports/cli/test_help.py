@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from reports.cli import COMMANDS, GROUPS, napkin
 from reports.cli.listing import LISTS
+from tests.quick import few
 
 SIZED = {
     "derive linear": "B=3 D=7 K=5", "compare linear B=5": "D=7 K=5", "gradients linear": "B=3", "initialization linear": "B=3",
@@ -27,7 +28,7 @@ def output(*words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("command", SIZED)
+@pytest.mark.parametrize("command", few(SIZED, 7))
 def test_sizes_are_given_the_same_way_to_every_command(command: str) -> None:
     """``T=4096``, ``-d T=4096`` and both together."""
     import shlex

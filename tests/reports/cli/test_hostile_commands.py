@@ -19,6 +19,7 @@ from reports import cli
 from reports.jobs import job
 from reports.jobs import report as report_job
 from reports.page.inputs import Inputs
+from tests.quick import few
 from tests.reports import hostile, sample
 from tests.reports.inert import Elements, controls
 
@@ -79,7 +80,7 @@ ARGUMENTS: dict[str, Callable[[str], Sequence[str]]] = {
 }
 
 
-@pytest.mark.parametrize("place", ARGUMENTS)
+@pytest.mark.parametrize("place", few(ARGUMENTS, 16))
 def test_the_command_line_takes_them_for_what_they_are(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal of one line wherever they stand for something that is not there."""
     monkeypatch.chdir(tmp_path)

@@ -428,6 +428,7 @@ def test_a_module_of_ones_own_with_a_single_size_has_its_figures(mode: str, tmp_
 # -- on the command line ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> None:
     """The device travels in the report's inputs; a digit of a label, a legend or the table is noticed."""
     made = report_job.make(Request("linear"), "cpu", lambda _: None, gpu="t4")

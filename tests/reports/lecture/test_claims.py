@@ -110,6 +110,7 @@ def test_every_claim_stands_in_some_of_the_five_sets_of_notes() -> None:
     assert {"000", "001", "002", "003", "004"} == {note for actual in notes().values() for note in actual}
 
 
+@pytest.mark.slow
 def test_commands_that_show_a_claim_run_as_they_are_printed() -> None:
     """Each is whole, and its answer has the claim's number; the rate beyond the peak is refused."""
     printed = {c.claim.id: c.finding for c in audit(Lab(), COMMANDED).claims}

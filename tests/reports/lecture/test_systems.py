@@ -271,6 +271,7 @@ def test_system_17_transformer(lab: Lab) -> None:
     assert {"exact", "in parts"} == set(verdicts(actual).values())
 
 
+@pytest.mark.slow
 def test_system_18_randomness(lab: Lab) -> None:
     """Two runs from one seed agree, from two they do not; seeding one source seeds no other, except that torch seeds workers."""
     actual, answers = worked(18, lab)

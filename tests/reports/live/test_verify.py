@@ -459,6 +459,7 @@ def test_no_name_ends_the_comment_or_the_attribute_it_stands_in() -> None:
     assert embedded(f"<!-- napkin-inputs {line} -->", ".md") == inputs
 
 
+@pytest.mark.slow
 def test_a_page_with_a_script_is_made_again(tmp_path: Path) -> None:
     """With the report beside it, from the same inputs; a changed digit of its data is named."""
     made = CliRunner().invoke(cli.napkin, ["report", "two-layer", "--interactive", "--mode", "infer", "-o", str(tmp_path)])

@@ -56,6 +56,7 @@ def test_numbers_of_the_pages_are_those_of_the_document(made: Path) -> None:
     assert run(*command[1].split()).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_sheet_is_verified_by_making_it_again(made: Path, tmp_path: Path) -> None:
     """The sheet as it is written holds; solutions with another number do not."""
     sheet = made / "exercises.html"
@@ -138,6 +139,7 @@ def test_a_report_of_a_small_model_as_homework_has_every_step(tmp_path: Path) ->
     assert run("verify", str(tmp_path / "report.md")).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
     """Those of the report of the same step, each with steps, and the equations; a step without attention has no causal FLOPs."""
     report, homework = ((tmp_path / name) for name in ("report", "homework"))

@@ -52,6 +52,7 @@ def test_every_format_has_the_values_and_the_shares(made: Path) -> None:
     assert "66   73.3\u00a0%" in shown
 
 
+@pytest.mark.slow
 def test_a_row_of_attention_is_explained_where_it_is(tmp_path: Path) -> None:
     """Saved bytes of fused attention are of no line of it; FLOPs are of Q Kᵀ and of P V, without such a row."""
     words = ("compare", "gpt2", "d=15,21", "h=3", "L=2", "V=11", "C=5", "T=5", "B=2")

@@ -22,6 +22,7 @@ from calc.hardware.accelerators import catalogue
 from calc.pipeline.precomputed import FOLDER, Stored
 from reports.page.what_if import WhatIf, document, page_of, script_text
 from reports.writers import html
+from tests.quick import few
 from tests.reports import browser, hostile
 
 needs_browser = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium here")
@@ -184,7 +185,7 @@ def hostile_form(*texts: str) -> Stored:
     return form
 
 
-@pytest.mark.parametrize("name", hostile.ALL)
+@pytest.mark.parametrize("name", few(hostile.ALL, 100))
 def test_hostile_texts_stay_data(name: str) -> None:
     """They come back from the data as they are shown elsewhere, and make no element of the page."""
     what = replace(shown("mlp", model=name), forms=(hostile_form(name),), refused=((name, name),))

@@ -163,6 +163,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli.napkin, list(words))
 
 
+@pytest.mark.slow
 def test_a_report_by_templates_of_ones_own_is_verified_by_those(tmp_path: Path) -> None:
     """Named, and unchanged since."""
     folder = tmp_path / "mine"
