@@ -22,7 +22,7 @@ from reports.page.conventions import options_in_words
 from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caution, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP, bytes_text
-from reports.typeset.wording import sizes_text
+from reports.typeset.wording import model_title, sizes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | 
 
 def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> Iterator[tuple[ClaimPart, ...]]:
     yield (
-        ClaimPart(f"{derivation.model} has "),
+        ClaimPart(f"{model_title(derivation.model)} has "),
         *_claims(derivation, [("parameters", " parameters")]),
         ClaimPart(f". All numbers are for one step ({options_in_words(derivation)}) at {sizes_text(derivation.sizes)}."),
     )

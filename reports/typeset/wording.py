@@ -35,6 +35,14 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(value)}" for name, value in sizes.items())
 
 
+def model_title(model: str) -> str:
+    """The name of a model in a heading: of a Hugging Face config that of its file, or of its folder where the file is ``config.json``."""
+    if not model.startswith("hf:"):
+        return model
+    folder, _, file = model.removeprefix("hf:").rstrip("/").rpartition("/")
+    return file.removesuffix(".json") if file != "config.json" else folder.rpartition("/")[2] or file
+
+
 def several(count: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"

@@ -23,6 +23,7 @@ from markupsafe import Markup
 from calc.errors import BadInputError, suggestion
 from reports.page.build import SECTIONS
 from reports.typeset.escape import visible
+from reports.typeset.wording import model_title
 
 TEMPLATES = Path(__file__).resolve().parent.parent.parent / "templates"
 
@@ -145,7 +146,7 @@ def environment(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    env.filters.update(filters)
+    env.filters.update({"model_title": model_title, **filters})
     env.globals["numbers"] = {name: str(i) for i, name in enumerate(sections, 1)}
     return env
 
