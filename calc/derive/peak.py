@@ -17,7 +17,7 @@ from calc.derive.dominance import Shift, undominated
 from calc.derive.loops import LoopIndices
 from calc.derive.names import PeakPlace
 from calc.errors import CertificateError
-from calc.graph.step import Size, StepTrace
+from calc.graph.step import Size, StepTrace, bare_name
 from calc.symbolic.algebra import Algebra, Poly
 
 Kind = tuple[str, str, str, str]  # phase, operator, module path with loop indices as *, the operators before and after
@@ -48,7 +48,7 @@ def place_of(peak: PeakCandidate) -> PeakPlace:
     (phase, operator, module_path, _), (*loops, call) = peak.label
     several = len(loops) > 1
     iterations = (_which(*at, "iteration", f" of loop {number}" if several else "") for number, at in enumerate(loops, 1))
-    return PeakPlace(phase, _short(operator), module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
+    return PeakPlace(phase, bare_name(operator), module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
 
 
 def highest_place(trace: StepTrace, step: int, module_paths: LoopIndices) -> PeakPlace:
@@ -59,11 +59,6 @@ def highest_place(trace: StepTrace, step: int, module_paths: LoopIndices) -> Pea
     labels = [label for label, point in by_label(trace, points, module_paths).items() if point is highest]
     nearest = min((label for label in labels if label[1][-1][0] == "first"), key=lambda label: [number for _, number in label[1]])
     return place_of(PeakCandidate(nearest, highest.live, {}))
-
-
-def _short(operator: str) -> str:
-    """The name without its namespace and overload: ``aten.mm.default`` → ``mm``."""
-    return operator.removeprefix("aten.").rsplit(".", 1)[0]
 
 
 def _which(end: str, number: int, noun: str, of: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from calc.derive.analysis import Analysis
 from calc.derive.names import MODEL_INPUT, SavedBefore, TensorName
 from calc.derive.result import SEVERAL, SavedTensor
-from calc.graph.step import Op, Saved, StepTrace, Tensor
+from calc.graph.step import Op, Saved, StepTrace, Tensor, bare_name
 from calc.symbolic.algebra import Poly
 from calc.units import item_size
 
@@ -215,7 +215,7 @@ def _base(operator: str) -> str:
     """``aten.relu_.default`` → ``relu``; names outside of ATen are unchanged."""
     if not operator.startswith("aten."):
         return operator
-    name = operator.removeprefix("aten.").split(".")[0]
+    name = bare_name(operator)
     return name.rstrip("_") if not name.startswith("__") else name
 
 

@@ -21,6 +21,7 @@ from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.result import SUBSTITUTION, SavedTensor, Step, StepCheck, StepReason
 from calc.derive.saved_tensors import IN_GENERAL
 from calc.errors import NapkinError
+from calc.graph.step import bare_name
 from calc.rules.registry import Rule
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
@@ -404,4 +405,4 @@ def _add(polys: Sequence[Poly], algebra: Algebra) -> Poly:
 def _label(g: Group) -> str:
     if not g.rule.startswith("aten."):
         return g.label
-    return f"{g.rule.removeprefix('aten.').rsplit('.', 1)[0]}: {g.label}"
+    return f"{bare_name(g.rule)}: {g.label}"

@@ -27,6 +27,11 @@ TOP, LOSS, OPTIMIZER, ITERATION = "(model)", "(loss)", "(optimizer)", "(iteratio
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 
+def bare_name(operator: str) -> str:
+    """The name of an operator without the namespace of ATen and without its overload: ``aten.mm.default`` → ``mm``."""
+    return operator.removeprefix("aten.").rsplit(".", 1)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor argument or result of an operator.

@@ -91,10 +91,10 @@ def _perturb(module: torch.nn.Module) -> None:
 
 def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int) -> ObservedGradients:
     parameters = dict(module.named_parameters())
+    before = _buffers(spec, module, inputs)
     leaves = {("parameter", n): _array(p) for n, p in parameters.items()}
-    leaves |= {("buffer", n): _array(b) for n, b in module.named_buffers()}
+    leaves |= {("buffer", n): _array(b) for n, b in before.items()}
     leaves |= {("input", str(i)): _array(t) for i, t in enumerate(inputs) if isinstance(t, Tensor)}
-    before = {n: b.clone() for n, b in module.named_buffers()}
 
     def forward() -> Tensor:
         torch.manual_seed(seed + 1)
@@ -114,6 +114,14 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
     measured = _slopes(gradients, parameters, forward, seed)
     slopes = tuple((n, at, slope) for n, at, slope in measured if slope is not None)
     return ObservedGradients(float(loss.detach()), leaves, tuple(draws.drawn), gradients, slopes, len(measured) - len(slopes))
+
+
+def _buffers(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> dict[str, Tensor]:
+    """Every buffer before a forward; those that the first forward registers, as it leaves them."""
+    before = {n: b.clone() for n, b in module.named_buffers()}
+    with _double_operators(), torch.no_grad():
+        spec.loss(module, *inputs)
+    return {n: b.clone() for n, b in module.named_buffers()} | before
 
 
 def scale_of(gradients: Mapping[str, Array]) -> float:

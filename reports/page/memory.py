@@ -10,13 +10,14 @@ from calc.derive.live_bytes import Alive, Instant, Timeline
 from calc.derive.names import SavedBefore, TensorName
 from calc.derive.peak_crossovers import PeakCrossovers, PeakInterval
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
+from calc.graph.step import bare_name
 from calc.symbolic.expression import Name, Number
 from calc.units import Unit
 from reports.figures.live_bytes import drawing
 from reports.figures.shapes import Drawing, css_class
 from reports.page.model import TypesetFormula
 from reports.page.parts import formula, several, share, sizes_text, times
-from reports.page.peak_candidates import called, phase_of, short
+from reports.page.peak_candidates import called, phase_of
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
 
@@ -157,7 +158,7 @@ def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
         formula=None if tensor.same_as else formula(times(number, expressions.parse(tensor.expr))),
         value=numbers.integer(number * tensor.value),
         share=share(number * tensor.value, total) if total else "",
-        needed_by=f"{short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
+        needed_by=f"{bare_name(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
         same_as=_saved_before([t.same_as for t in alike if t.same_as]),
     )

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from calc.derive.live_bytes import Instant, Timeline
 from calc.derive.result import Candidate, Derivation
+from calc.graph.step import bare_name
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
 from calc.options import TRAIN
@@ -19,7 +20,7 @@ from reports.figures.memory import capacity
 from reports.page.model import TypesetFormula
 from reports.page.operator_words import in_words, place_in_words
 from reports.page.parts import at_hand, chapter_anchor, formula
-from reports.page.peak_candidates import phase_of, short
+from reports.page.peak_candidates import phase_of
 from reports.page.peak_parts import PeakPart, largest_parts
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
@@ -91,7 +92,7 @@ def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> 
     """When the peak is, as a sentence."""
     read = bytes_text(peak)
     if timeline is not None and timeline.peak.operator:
-        return f"The peak of {read} is {phase_of(timeline)}, after {in_words(short(timeline.peak.operator), timeline.peak.module_path)}."
+        return f"The peak of {read} is {phase_of(timeline)}{_place(timeline.peak)}."
     if candidate is None:
         return f"The peak is {read}."
     return f"The peak of {read} is in the {place_in_words(candidate.at)}."
@@ -163,7 +164,7 @@ def _bound(peak: int, timeline: Timeline) -> str:
 
 
 def _place(instant: Instant) -> str:
-    return f", after {in_words(short(instant.operator), instant.module_path)}" if instant.operator else ""
+    return f", after {in_words(bare_name(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
 def _best(

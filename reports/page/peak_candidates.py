@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from calc.derive.live_bytes import Instant, Timeline
 from calc.derive.result import Step
+from calc.graph.step import bare_name
 from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, Product, Quotient, Sum, bare
 from calc.symbolic.tree import is_maximum
 
@@ -191,9 +192,4 @@ def called(instant: Instant) -> str:
     """An instant by its operator: ``mm at lm_head``."""
     if not instant.operator:
         return "no operator has run"
-    return f"{short(instant.operator).strip('_')} at {instant.module_path}"
-
-
-def short(operator: str) -> str:
-    """``aten.addmm.default`` → ``addmm``; other names are unchanged."""
-    return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator
+    return f"{bare_name(instant.operator).strip('_')} at {instant.module_path}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from calc.graph.forward import Program
 from calc.graph.static_sizes import Shape, StaticSize, static_sizes
+from calc.graph.step import bare_name
 from calc.mathematics.autodiff.sizes import size
 from reports.page.parts import several
 from reports.typeset.letters import flops_text
@@ -43,7 +44,7 @@ def static_size_table(program: Program) -> StaticSizeTable:
 def _origins(static: StaticSize, program: Program) -> list[tuple[str, str]]:
     origins = []
     if static.computed_by is not None:
-        name = static.computed_by.name.removeprefix("aten.").partition(".")[0]
+        name = bare_name(static.computed_by.name)
         sources = ", ".join(_shape(shape, program) for shape in static.sources)
         origins.append((f"{name} at {static.computed_by.module_path}", f"{sources} → {_shape(static.result, program)}"))
     if static.leaf is not None:

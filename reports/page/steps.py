@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from calc.derive.names import StepPlace
 from calc.derive.result import SUBSTITUTION, Step
-from calc.graph.step import ITERATION, LOSS, OPTIMIZER, TOP
+from calc.graph.step import ITERATION, LOSS, OPTIMIZER, TOP, bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Sum, bare
@@ -16,7 +16,7 @@ from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import PeakCandidateView, short, subscripted
+from reports.page.peak_candidates import PeakCandidateView, subscripted
 from reports.typeset import expressions, numbers, paths
 from reports.typeset.escape import slug
 
@@ -80,7 +80,7 @@ def _called(step: Step) -> str:
     module = ".".join(part for part in path.split(".") if part != "*")
     quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
     substitution = "substitute" if step.rule == SUBSTITUTION else ""
-    action = "sum" if step.rule == "sum over parts" else short(step.rule) if path in (TOP, LOSS, OPTIMIZER, ITERATION) else ""
+    action = "sum" if step.rule == "sum over parts" else bare_name(step.rule) if path in (TOP, LOSS, OPTIMIZER, ITERATION) else ""
     words = f"{quantity} {module} {place.detail} {substitution} {step.case and f'at {step.case}'} {action}"
     return "-".join(re.findall(r"[\w.]+", words, re.ASCII))
 

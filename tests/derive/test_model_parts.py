@@ -91,6 +91,7 @@ def assert_whole(derivation: Derivation) -> None:
             assert sum(evaluate_text(addend.expr, derivation.sizes) for addend in part.addends) == part.value, (quantity.name, part.part)
 
 
+@pytest.mark.slow
 def test_parts_follow_from_operators_in_a_module_that_has_all_of_them(own: Derivation) -> None:
     """Four matrices of d·d, two of d·f, a convolution of three taps: 2·m·k·n each, and twice that in the backward but for the stem."""
     forward = {
@@ -186,6 +187,7 @@ def test_matmuls_of_attention_have_the_names_of_their_products(own: Derivation) 
     assert _labels(swapped, "flops.backward.matmul", "P V") == {"dx = dy Wᵀ", "dW = xᵀ dy"}
 
 
+@pytest.mark.slow
 def test_experts_and_their_router_are_apart() -> None:
     """Mixtral: a token uses e of E experts, and each of them has three matrices."""
     n = {"B": 2, "T": 5, "d": 24, "h": 6, "g": 2, "k": 10, "f": 56, "L": 3, "V": 29, "E": 7, "e": 2}

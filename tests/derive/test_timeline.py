@@ -17,6 +17,7 @@ from calc.pipeline import pipeline
 from calc.pipeline.certificates import analysed
 from tests.derive.conftest import Derived
 from tests.derive.models import CASES
+from tests.quick import few
 
 SIZES = {"B": 2, "T": 7, "d": 15, "h": 3, "f": 13, "L": 7, "V": 17, "C": 11}
 
@@ -135,7 +136,7 @@ def test_then_the_step_is_run_at_its_depth(deep: Derivation, run: Timeline) -> N
     assert pipeline.timeline(deep) == run
 
 
-@pytest.mark.parametrize("planted", ["an operator less", "a death later", "a larger storage"])
+@pytest.mark.parametrize("planted", few(["an operator less", "a death later", "a larger storage"], 1))
 def test_a_trace_that_unrolling_does_not_reproduce_is_not_unrolled(deep: Derivation, planted: str) -> None:
     """What one more layer adds to the first trace must be all that the deepest one has."""
     graph = calc.trace(calc.load("gpt2"))

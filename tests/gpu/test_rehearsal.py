@@ -73,6 +73,7 @@ def test_a_process_that_comes_to_no_task_is_not_started_forever(tmp_path: Path) 
     assert ["one", "two"] == [task.name for task in run.left]
 
 
+@pytest.mark.slow
 def test_a_run_whose_time_is_over_stops_and_says_what_it_did_not_begin(tmp_path: Path) -> None:
     """Its process is stopped within a task."""
     run = _run(tmp_path, "one", "hang", "two", seconds=3, limit=30)

@@ -63,7 +63,7 @@ def test_a_saved_graph_loads_equal(name: str, tmp_path: Path) -> None:
     assert serialize.dumps(loaded) == file.read_text() == written(name)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few(MODELS, 3))
 def test_a_loaded_graph_derives_the_same(name: str) -> None:
     """Expressions, values, steps, coverage and certificates."""
     assert calc.derive(graph(name)) == calc.derive(serialize.loads(written(name)))

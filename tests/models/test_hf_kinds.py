@@ -15,6 +15,7 @@ from calc.dimensions import Dim
 from calc.spec import Sizes
 from tests.checks import failures
 from tests.models.configs import LLAMA, shapes, spec_of
+from tests.quick import few
 
 CLIP: dict[str, Any] = {
     "model_type": "clip",
@@ -223,7 +224,7 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 9))
 def test_each_kind_of_class_is_fed_what_it_takes(kind: str, tmp_path: Path) -> None:
     """Shapes of the inputs at B = 3, T = 7, S = 4, and a finite loss of a real forward."""
     config, fed = KINDS[kind]

@@ -76,7 +76,7 @@ def _is_a_view(x: Tensor, shape: tuple[int, ...]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("shape", few([(shape,) for shape in SHAPES], 3), ids=str)
+@pytest.mark.parametrize("shape", few([(shape,) for shape in SHAPES], 1), ids=str)
 def test_results_have_the_strides_that_real_kernels_give_them(shape: tuple[int, ...]) -> None:
     """Those of axes of length 1 included, whatever the strides of the operands are."""
     mode = FakeTensorMode()

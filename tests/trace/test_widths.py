@@ -36,7 +36,7 @@ def _parameters(multiplier: float, d: int) -> int:
     return 5 * d + d + d * f + f + f * d + d
 
 
-@pytest.mark.parametrize("multiplier", [4 / 3, 2.0])
+@pytest.mark.parametrize("multiplier", [4 / 3, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_a_width_read_as_a_number_is_right_at_every_size(multiplier: float) -> None:
     """Whether it is interpolated (2·d is a polynomial) or stays a number (⌊4·d/3⌋ is none)."""
     for d in (192, 100):

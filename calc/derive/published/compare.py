@@ -122,16 +122,14 @@ def _cell(cell: PublishedCell, table: PublishedTable, derivation: Derivation) ->
 
 
 def _terms(differences: tuple[Difference, ...] | None, per_token: bool) -> tuple[Difference, ...] | None:
-    """The differences in the words of a table, those of FLOPs per token without B·T."""
+    """The differences, those of FLOPs per token without B·T."""
     if differences is None:
         return None
     import sympy as sp
 
     tokens = symbol("B") * symbol("T") if per_token else sp.Integer(1)
     exprs = [str(sp.expand(to_sympy(d.expr) / tokens)) for d in differences]
-    return tuple(
-        replace(d, expr=expr, because=d.because.replace("the rule", "the table")) for d, expr in zip(differences, exprs, strict=True)
-    )
+    return tuple(replace(d, expr=expr) for d, expr in zip(differences, exprs, strict=True))
 
 
 def _rule(cell: PublishedCell, table: PublishedTable, expr: str) -> RuleOfThumb:
@@ -139,6 +137,7 @@ def _rule(cell: PublishedCell, table: PublishedTable, expr: str) -> RuleOfThumb:
     return RuleOfThumb(
         name=table.name, statement=table.title, letters=table.letters, source=table.source, link=table.link, unit=cell.unit, expr=expr,
         needs=table.needs, exact=tuple((1, name) for name in cell.quantities), stands_for=", ".join(cell.quantities), assumes=(),
+        noun="table",
     )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ class _Bridge:
         total = sum(shown.values(), start=self._zero)
         addends = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
         module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(a.label for a in addends)))
-        because = f"the rule has no such term: {terms}"
+        because = f"the {self._exact.rule.noun} has no such term: {terms}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {terms}"
         return self._correction(DROPPED, reason, self._labelled_sum(shown), total, module_paths, because)
@@ -170,10 +170,11 @@ class _Bridge:
         for module_path, coefficient in monomials:
             owners[module_path] = owners.get(module_path, self._zero) - self._monomial(key, coefficient)
         total = -self._monomial(key, rule)
-        because = "the rule counts it; the exact count has no such term"
+        noun = self._exact.rule.noun
+        because = f"the {noun} counts it; the exact count has no such term"
         if owners and self._exact.rule.unit is Unit.FLOP:
             each = "token" if "T" in self._exact.rule.needs else "data point"
-            because = f"the rule counts it for {_some(list(owners))}, which no matrix multiplication uses once per {each}"
+            because = f"the {noun} counts it for {_some(list(owners))}, which no matrix multiplication uses once per {each}"
         complete = sum(owners.values(), start=self._zero) == total
         before = self._labelled_sum(owners) if complete else self._common.tree(total)
         return self._correction(ADDED, _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
@@ -183,7 +184,7 @@ class _Bridge:
         terms = _some(list(dict.fromkeys(a.label for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
-        because = f"the coefficient is {rule} in the rule{counted} and {exact} in the exact count: {terms}"
+        because = f"the coefficient is {rule} in the {self._exact.rule.noun}{counted} and {exact} in the exact count: {terms}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)

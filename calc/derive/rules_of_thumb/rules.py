@@ -19,7 +19,7 @@ class RuleOfThumb:
 
     It applies where a model has the dimensions it ``needs`` and none of ``without``. ``exact`` lists the derived quantities that it
     approximates, each with its sign; ``outside`` those that it omits on purpose. ``format`` is the dtype of a rule that counts elements:
-    bytes are then divided by its size, if all tensors have this dtype.
+    bytes are then divided by its size, if all tensors have this dtype. ``noun`` is what explanations call it.
     """
 
     name: str
@@ -36,6 +36,7 @@ class RuleOfThumb:
     outside: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     format: str = ""
+    noun: str = "rule"
 
     @property
     def counted(self) -> str:

@@ -13,6 +13,7 @@ import sympy as sp
 
 from calc.errors import NapkinError, UnknownOperatorError
 from calc.graph.forward import Instruction, Program, Ref
+from calc.graph.step import bare_name
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.call import DECOMPOSITIONS, Decomposition, DecompositionResult, OperatorCall, decomposition_of
 from calc.mathematics.autodiff.ir import Equations, Operand, argument
@@ -253,7 +254,7 @@ def _flat(data: Any) -> list[float]:
 
 
 def _unknown(instruction: Instruction) -> str:
-    name = instruction.name.removeprefix("aten.").partition(".")[0]
+    name = bare_name(instruction.name)
     near = difflib.get_close_matches(name, DECOMPOSITIONS, n=2)
     hint = f" (there are equations for {' and '.join(near)})" if near else ""
     return (

@@ -11,6 +11,7 @@ import sympy as sp
 
 from calc.errors import BadInputError, NapkinError, suggestion
 from calc.graph.forward import Program
+from calc.graph.step import bare_name
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.converter import Converter
 from calc.mathematics.autodiff.ir import Equations
@@ -114,7 +115,7 @@ class Derived:
         """FLOPs of the backward's products without a sum: of a vector and a number."""
         ends = [step.node for w in self.parameters.values() if (step := self.of.get(w)) is not None and step.node is not None]
         nodes = [self.equations[i] for i in needed(self.equations, ends) if i >= self.forward]
-        return self.flops([n.index for n in nodes if not n.inner and n.operator.removeprefix("aten.").partition(".")[0] in _VECTORS])
+        return self.flops([n.index for n in nodes if not n.inner and bare_name(n.operator) in _VECTORS])
 
     def _backward(self, targets: Sequence[int]) -> sp.Expr:
         ends = [step.node for w in targets if (step := self.of.get(w)) is not None and step.node is not None]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import sympy as sp
 
 from calc.graph.step import LOSS as LOSS_PATH
-from calc.graph.step import TOP
+from calc.graph.step import TOP, bare_name
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument
 
@@ -91,7 +91,7 @@ def _written(node: Node) -> str:
 
 
 def _letter(node: Node) -> str:
-    operator = node.operator.removeprefix("aten.").partition(".")[0].rstrip("_")
+    operator = bare_name(node.operator).rstrip("_")
     if operator in _ACTIVATIONS:
         return "A"
     if operator == "embedding":

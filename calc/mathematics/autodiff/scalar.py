@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from calc.graph.step import bare_name
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.sizes import INFINITY
 
@@ -70,7 +71,7 @@ def kept_whole(derivative: sp.Expr, operator: str) -> sp.Expr:
     """A derivative that is a sum of functions, as one unexpanded factor; ``operator`` is the differentiated operator."""
     if not derivative.atoms(sp.Function) - derivative.atoms(sp.Piecewise) or not derivative.atoms(sp.Add):
         return derivative
-    name = operator.removeprefix("aten.").partition(".")[0] or "f"
+    name = bare_name(operator) or "f"
     if name not in WHOLE_NAMES:
         WHOLE_NAMES.append(name)
     return Whole(derivative, sp.Integer(WHOLE_NAMES.index(name)))

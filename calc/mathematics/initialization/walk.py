@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.graph.forward import ComputedNumber, Instruction, Program, Ref
+from calc.graph.step import bare_name
 from calc.mathematics.autodiff import sizes as expressions
 from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.initialization.operators import OF_UNKNOWN, PARTS, PRODUCTS, SAME, flat, result
@@ -95,7 +96,7 @@ class _Walk:
                 texts[name] = tuple(self.written(s) for s in self.program.values[argument.value].shape)
         refs = {name: a.value for name, a in instruction.args if isinstance(a, Ref)}
         args = {k: replace(v, reused=True) if isinstance(v, WeightLaw) and v.name in self.used else v for k, v in args.items()}
-        bare = instruction.name.removeprefix("aten.").partition(".")[0]
+        bare = bare_name(instruction.name)
         if bare in PRODUCTS:
             self.used.update(a.name for a in args.values() if isinstance(a, WeightLaw))
         results = tuple(self._shapes[o] for o in instruction.outputs)
@@ -106,7 +107,7 @@ class _Walk:
 
     def label(self, instruction: Instruction) -> str:
         """The name of a result: its module, numbered from its second result on."""
-        if not instruction.outputs or instruction.name.removeprefix("aten.").partition(".")[0] in SAME | PARTS:
+        if not instruction.outputs or bare_name(instruction.name) in SAME | PARTS:
             return instruction.module_path
         self.calls_of[instruction.module_path] = self.calls_of.get(instruction.module_path, 0) + 1
         return f"{instruction.module_path} #{self.calls_of[instruction.module_path]}"

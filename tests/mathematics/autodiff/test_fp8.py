@@ -69,7 +69,7 @@ def function_of(forward: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor
     return lambda x, w: Product.apply(x, w)
 
 
-@pytest.mark.parametrize("forward", [by_tensor, with_functional])
+@pytest.mark.parametrize("forward", [by_tensor, pytest.param(with_functional, marks=pytest.mark.slow)])
 def test_gradients_of_an_fp8_layer_are_those_that_its_own_backward_has_without_rounding(forward: Any) -> None:
     """Over the real numbers scales cancel, those of the largest element too; another backward than that of the product does not hold."""
     spec, other = spec_of(function_of(forward)), spec_of(function_of(forward, factor=1.5))

@@ -32,7 +32,7 @@ def right(name: str, of: str, matrix: bool = False) -> str:
 
 def test_softmax() -> None:
     """dx = y ⊙ (dy - Σ y dy), from E = exp(S), Z = Σ E, P = E/Z."""
-    expected = "part.P[b,d]·(∂ℒ/∂part.P[b,d] - Σ_e part.P[b,e]·∂ℒ/∂part.P[b,e])"
+    expected = "part.P[b,d]·(∂ℒ/∂part.P[b,d] − Σ_e part.P[b,e]·∂ℒ/∂part.P[b,e])"
 
     assert expected == right("softmax", "gradient linear.Y")
 
@@ -41,14 +41,14 @@ def test_a_softmax_that_is_written_out_has_the_same_gradient() -> None:
     """No operator's name is needed for it; the largest element that was taken off has a gradient of zero."""
     text = right("softmax by hand", "gradient linear.Y")
 
-    assert "P[b,d]·(∂ℒ/∂P[b,d] - Σ_e P[b,e]·∂ℒ/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
+    assert "P[b,d]·(∂ℒ/∂P[b,d] − Σ_e P[b,e]·∂ℒ/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
 
 
 def test_cross_entropy() -> None:
     """(p - y)/n, and why: exactly one class is right."""
     entry = shown("cross-entropy")["gradient Y"]
 
-    assert "(P[b,v] - Y2[b,v])/B" == entry.equation.right
+    assert "(P[b,v] − Y2[b,v])/B" == entry.equation.right
     assert "exactly one class is the target: Σ Y = 1" in entry.because
 
 
@@ -56,7 +56,7 @@ def test_cross_entropy_with_ignored_rows() -> None:
     """H (p - y)/N, with H = 0 in an ignored row and N = Σ H: no product is divided by log p, which is 0 where p is 1."""
     entry = shown("cross-entropy with ignored rows")["gradient Y"]
 
-    assert "H2[b]·(P[b,v] - Y2[b,v])/N" == re.sub(r"H\d?\[b\]·", "H2[b]·", entry.equation.right)
+    assert "H2[b]·(P[b,v] − Y2[b,v])/N" == re.sub(r"H\d?\[b\]·", "H2[b]·", entry.equation.right)
 
 
 def test_a_derivative_divides_by_nothing_that_is_not_in_it() -> None:
@@ -103,7 +103,7 @@ def test_a_layer_norm_that_is_written_out() -> None:
     """The same; here dn is a multiple of n, whose mean is 0, so the second mean goes too."""
     text = right("layer norm by hand", "gradient linear.Y")
 
-    assert "r[b]·(∂ℒ/∂n[b,d] - n[b,d]·mean_e(n[b,e]·∂ℒ/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
+    assert "r[b]·(∂ℒ/∂n[b,d] − n[b,d]·mean_e(n[b,e]·∂ℒ/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
 
 
 def test_rms_norm() -> None:
@@ -117,7 +117,7 @@ def test_attention() -> None:
     """dS = P ⊙ (dP - rowsum(dP ⊙ P)); where the mask took a score out, P is 0 already."""
     entry = shown("multi-head attention")["gradient S"]
 
-    assert "P[b,h,t,s]·(∂ℒ/∂P[b,h,t,s] - Σ_u P[b,h,t,u]·∂ℒ/∂P[b,h,t,u])/√(k)" == entry.equation.right
+    assert "P[b,h,t,s]·(∂ℒ/∂P[b,h,t,s] − Σ_u P[b,h,t,u]·∂ℒ/∂P[b,h,t,u])/√(k)" == entry.equation.right
     assert "the masked elements are 0 already" in entry.because
 
 
@@ -147,7 +147,7 @@ def test_a_rotation_is_turned_back() -> None:
     actual = shown("llama3-8b")
     lines = [e.equation.right for n, e in actual.items() if n.startswith("gradient model.layers.0.self_attn.H") and "cos" not in n]
 
-    assert any(" - " in line and "model.H" in line for line in lines)
+    assert any(" − " in line and "model.H" in line for line in lines)
 
 
 def test_layers_that_are_alike_are_shown_once() -> None:

@@ -67,6 +67,7 @@ def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
     assert "" == precomputed.why_not("gpt2")
 
 
+@pytest.mark.slow
 def test_how_forms_are_written_changes_no_trace(edit: Edit) -> None:
     """A form says by its schema how it is read; what writes it has no part in what is derived."""
     before = _everything()

@@ -414,7 +414,7 @@ spec = Spec("mine", {"N": 6}, lambda n: torch.nn.Linear(n.N, n.N), lambda n: (to
 """
 
 
-@pytest.mark.parametrize("mode", ["train", "infer"])
+@pytest.mark.parametrize("mode", [pytest.param("train", marks=pytest.mark.slow), "infer"])
 def test_a_module_of_ones_own_with_a_single_size_has_its_figures(mode: str, tmp_path: Path) -> None:
     """No T and no B; the square of its one size is what grows."""
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")

@@ -215,6 +215,7 @@ def made() -> report_job.BuiltReport:
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_report_is_verified_only_as_it_was_written(
     count: int, made: report_job.BuiltReport, verified: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ def test_forward_and_gradients_have_shapes_and_flops() -> None:
     """Matmuls in matrix notation, all else with its indices."""
     forward, backward = TWO_LAYER.tables
 
-    assert ["Y = x0 w1", "Y2 = Y w2", "ℒ = mean_b,k((Y2[b,k] - x1[b,k])^2)"] == [row.equation for row in forward.rows]
+    assert ["Y = x0 w1", "Y2 = Y w2", "ℒ = mean_b,k((Y2[b,k] − x1[b,k])^2)"] == [row.equation for row in forward.rows]
     assert [("(D, K)", "2·B·D·K"), ("(D, D)", "2·B·D²")] == [(row.shape, row.flops) for row in backward.rows if row.parameter]
 
 

@@ -131,7 +131,7 @@ def test_a_report_of_a_small_model_as_homework_has_every_step(tmp_path: Path) ->
     assert run("report", "two-layer", "B=3", "D=5", "K=7", "--template", "homework", "-o", str(tmp_path)).exit_code == 0
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
 
-    assert "| `∂ℒ/∂Y2[b,k] = 2·(Y2[b,k] - x1[b,k])/(B·K)` | (B, K) | |" in text
+    assert "| `∂ℒ/∂Y2[b,k] = 2·(Y2[b,k] − x1[b,k])/(B·K)` | (B, K) | |" in text
     assert re.findall(r"text\{(?:mm: )?(d\w+ = [^}]*)\}", text) == ["dw2 = xᵀ dy", "dx = dy w2ᵀ", "dw1 = xᵀ dy"]
     assert "because dW = xᵀ dy needs x; a storage counts once." in text
     assert "Every step of" not in text.partition("Given")[0]
