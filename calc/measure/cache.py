@@ -32,15 +32,24 @@ class CacheElements:
 
 def cache_elements(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) -> CacheElements:
     """Cache elements after one forward over the inputs. ``without_memory``: on torch's meta device, where tensors have shapes only."""
-    device = "meta" if without_memory else "cpu"
+    if not without_memory:
+        return _elements(spec, sizes, "cpu")
+    outcome = _elements(spec, sizes, "meta")
+    if outcome.elements is not None:
+        return outcome
+    return _elements(spec, sizes, "meta", in_bf16=True)  # grouped matmuls take nothing else there
+
+
+def _elements(spec: Spec, sizes: Mapping[str, int], device: str, in_bf16: bool = False) -> CacheElements:
     library = spec.key.startswith("hf:")
-    instrument = f"{_LIBRARY if library else _CALLS}{', shapes only' if without_memory else ''}"
+    instrument = f"{_LIBRARY if library else _CALLS}{', shapes only' if device == 'meta' else ''}"
     try:
-        if not without_memory:
+        if device != "meta":
             require_free_memory(spec, sizes, trains=False)
         with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad(), blame(spec, sizes, "running it with a cache"):
             torch.manual_seed(SEED)
             module, inputs = spec.build(Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
+            module = module.bfloat16() if in_bf16 else module
             tensors = _of_library(module, inputs) if library else _of_calls(spec, module, inputs)
     except NapkinError as error:
         return CacheElements(sizes, None, instrument, str(error))
