@@ -32,6 +32,7 @@ REPORT_ROOMS = ("typeset", "figures", "page", "writers", "jobs", "views", "lectu
 LAZY = (
     "calc",
     "calc.models.load",
+    "calc.pipeline.ahead",
     "calc.pipeline.certificates",
     "calc.pipeline.check",
     "calc.performance.training_run",

@@ -15,6 +15,7 @@ from calc.graph.plan import Refusal, outcome_of
 from calc.graph.specialization import degenerate
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.graph.trip_counts import fewest
+from calc.pipeline.ahead import Ahead
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
@@ -36,16 +37,18 @@ def analysed(graph: Graph) -> Analysis:
 
 class Certifier:
     """Adds certificates to graphs of one model. Each concrete trace is made once, so that one at which the general closed forms fail
-    certifies those of the special case. ``traces`` are those of another certifier of the same model and options."""
+    certifies those of the special case. ``traces`` are those of another certifier of the same model and options; ``ahead`` may make more
+    of them."""
 
-    def __init__(self, progress: Progress, traces: dict[_At, StepTrace] | None = None) -> None:
+    def __init__(self, progress: Progress, traces: dict[_At, StepTrace] | None = None, ahead: Ahead | None = None) -> None:
         self.progress = progress
+        self.ahead = ahead or Ahead()
         self._traces = {} if traces is None else traces
         self._probes: list[Mapping[str, int]] = []
 
     def beside(self) -> Certifier:
         """A certifier that has tried no sizes yet and shares the traces with this one."""
-        return Certifier(self.progress, self._traces)
+        return Certifier(self.progress, self._traces, self.ahead)
 
     def with_certificate(self, spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int]) -> Graph | Refusal:
         """The graph with one more concrete trace, if its closed forms agree with that trace; else the refusal."""
@@ -60,10 +63,10 @@ class Certifier:
         """The concrete trace ``at`` these values of the basis symbols, made once."""
         from calc.trace import concrete_trace
 
-        key = _sizes_of(spec, graph, at)
+        key = sizes_key(spec, graph, at)
         if key not in self._traces:
             self.progress("tracing a certificate at " + sizes_text(graph.as_basis().independent_sizes(at), PLAIN))
-            self._traces[key] = concrete_trace(spec, graph, at)
+            self._traces[key] = self.ahead.trace(key) or concrete_trace(spec, graph, at)
         return replace(self._traces[key], sizes=dict(at))
 
     def with_one_certificate(
@@ -81,7 +84,7 @@ class Certifier:
         least = {name: fewest([trace.sizes for trace in graph.traces], name) for name in graph.loops}
         counts = [{name: probe.get(name, 0) for name in graph.loops} for probe in self._probes]
         enough = [{**at, **each} for each in counts if all(each[name] >= few for name, few in least.items())]
-        return [candidate for candidate in enough if _sizes_of(spec, graph, candidate) in self._traces]
+        return [candidate for candidate in enough if sizes_key(spec, graph, candidate) in self._traces]
 
     def probed(self, spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]]) -> Graph:
         """The graph with more certificates: at those of ``probes`` that add information and where its closed forms agree."""
@@ -109,7 +112,7 @@ class Certifier:
         return replace(certified, special_cases=tuple(cases))
 
 
-def _sizes_of(spec: Spec, graph: Graph, at: Mapping[str, int]) -> _At:
+def sizes_key(spec: Spec, graph: Graph, at: Mapping[str, int]) -> _At:
     """What determines a concrete trace of a model: its dimensions and their sizes, and how views are made."""
     return repr(spec.dimensions), tuple(graph.as_basis().sizes(at).items()), graph.mutates_tracked
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,7 +26,7 @@ from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
 from calc.pipeline import divisibility
-from calc.pipeline.certificates import Certifier, analysed
+from calc.pipeline.certificates import Certifier, analysed, sizes_key
 from calc.spec import Spec
 
 if TYPE_CHECKING:
@@ -37,13 +39,15 @@ _TRIES_OF_UNROLLED = 2
 
 Refuses = Callable[[TracePlan, Graph, "Analysis"], Refusal | None]
 """Why a graph with its first certificate is not to be certified further, if it is not."""
+Foresees = Callable[[TracePlan, Graph], TracePlan | None]
+"""The special case that the requested sizes of a traced graph probably need."""
 
 
 class Attempts:
     """Attempts at closed forms, one plan after another. Plans that differ only in trip counts share traces."""
 
-    def __init__(self, certifier: Certifier, refuses: Refuses = lambda *_: None) -> None:
-        self.certifier, self._refuses = certifier, refuses
+    def __init__(self, certifier: Certifier, refuses: Refuses = lambda *_: None, foresees: Foresees = lambda *_: None) -> None:
+        self.certifier, self._refuses, self._foresees = certifier, refuses, foresees
         self._first: TracePlan | None = None
         self._traces: TracedRuns = {}
         self._unrolls = True
@@ -52,9 +56,16 @@ class Attempts:
         """The graph by ``plan`` with its certificates and closed forms, or the refusal."""
         from calc.trace import attempt
 
+        ahead = self.certifier.ahead.graph(plan, functools.partial(sizes_key, plan.spec))
+        if ahead is not None and not isinstance(made := self._certified(plan, ahead), Refusal):
+            return made
+        begin = time.perf_counter()
         graph = self._graph(plan)
         if isinstance(graph, Refusal):
             return graph
+        case = self._foresees(plan, graph)
+        if case is not None:
+            self.certifier.ahead.begin(case, time.perf_counter() - begin)
         outcome = self._certified(plan, graph)
         if self._may_be_unrolled_wrongly(outcome):
             traced = attempt(plan, self._without_unrolled(), self.certifier.progress)

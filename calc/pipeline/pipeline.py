@@ -16,11 +16,12 @@ from calc.graph.specialization import trip_counts_to_specialize
 from calc.graph.step import Graph, StepTrace
 from calc.options import Options
 from calc.pipeline import divisibility
+from calc.pipeline.ahead import Ahead
 from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
 from calc.pipeline.depth import Attempts, in_patterns
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
-from calc.pipeline.special_cases import at_sizes, completed, multiples_needed
+from calc.pipeline.special_cases import at_sizes, completed, foreseen, multiples_needed
 from calc.platform.garbage import rarely_searched
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
@@ -291,13 +292,18 @@ class Planned:
 
 def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
     """The graph that holds at ``sizes``. Errors state whether the model raised them or tracing did."""
-    certifier = Certifier(run.progress)
-    once = Attempts(certifier, functools.partial(multiples_needed, sizes=sizes or {}, certifier=certifier))
+    with Ahead() as ahead:
+        return _traced(spec, sizes, run, Certifier(run.progress, ahead=ahead))
+
+
+def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run, certifier: Certifier) -> Planned:
+    refuses = functools.partial(multiples_needed, sizes=sizes or {}, certifier=certifier)
+    once = Attempts(certifier, refuses, functools.partial(foreseen, sizes=sizes or {}))
 
     def attempt(plan: TracePlan) -> Planned | Refusal:
         return _attempt(plan, run, once)
 
-    store = Cache(spec, run.options, run.cache, f"multiples that the step needs at {dict(sizes or {})}, {dict(run.specialized)}")
+    store = _multiples_at(spec, sizes or {}, run)
     inferred = store.read_spec(run.progress) or spec
     first = TracePlan(inferred, sizes or {}, run.options, specialized=run.specialized, given=spec)
     outcome, plan = refined(first, attempt, REFINEMENTS, run.progress)
@@ -313,6 +319,14 @@ def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
 
     ways = [functools.partial(divisibility.with_less, name=name) for name in divisibility.inferred(plan)]
     return simplified(outcome, plan, ways, smaller, _complexity, run.progress)[0]
+
+
+def _multiples_at(spec: Spec, sizes: Mapping[str, int], run: Run) -> Cache:
+    """The cache of the dimensions of ``spec`` with the multiples that the step needs at ``sizes``; of sizes that are refused, none."""
+    values = outcome_of(lambda: spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)))
+    if isinstance(values, Refusal):
+        return Cache(spec, run.options, used=False)
+    return Cache(spec, run.options, run.cache, f"multiples that the step needs at {values}, {dict(run.specialized)}")
 
 
 def _error_for_user(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinError:

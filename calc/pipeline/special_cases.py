@@ -44,6 +44,27 @@ def completed(plan: TracePlan, graph: Graph, analysis: Analysis, certifier: Cert
     return _Completion(plan, graph, analysis, certifier.beside()).completed()
 
 
+def foreseen(plan: TracePlan, graph: Graph, *, sizes: Mapping[str, int]) -> TracePlan | None:
+    """The plan of the special case that ``completed`` traces first at the requested ``sizes``, if ``graph`` fails there; None if there is
+    none. Certificates may show that the graph holds there all the same."""
+    spec = unbacked_sizes.with_traced_dimensions(plan.spec, graph)
+    values = outcome_of(lambda: spec.sizes(sizes))
+    if isinstance(values, Refusal) or trip_counts_to_specialize(spec, graph, values):
+        return None
+    changed = graph.failed_guards(values)
+    if not changed:
+        return None
+    attempts, repeated = special_case_candidates(graph, values, changed), _repeated(spec, graph, values, changed)
+    near = _near_foreseen(spec, graph, values, repeated, attempts[-1])
+    return _of_case(TracePlan(spec, values, plan.options), graph, attempts[0], near) if attempts[0] else None
+
+
+def _of_case(plan: TracePlan, graph: Graph, equal: Mapping[str, str], near: Near | None) -> TracePlan:
+    """The plan of a special case of ``graph``, with as many iterations."""
+    specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
+    return replace(plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
+
+
 def at_sizes(plan: TracePlan, general: Graph, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
     """The graph traced once more, with other values of the specialized dimensions."""
     specialized = {name: why for name, (_, why) in general.specialized.items()}
@@ -83,7 +104,7 @@ class _Completion:
     def multiples_needed(self) -> Refusal | None:
         """The refusal that names multiples, if a trace at which nothing but divisibility differs disagrees with the closed forms."""
         changed = self.graph.failed_guards(self.sizes)
-        repeated = self._repeated(changed) if any(divisibility.is_about(c) for c in changed) else []
+        repeated = _repeated(self.spec, self.graph, self.sizes, changed) if any(divisibility.is_about(c) for c in changed) else []
         divisible = [c for c in repeated if c.divides]
         needed = self._multiples(changed, divisible)
         if needed is None:
@@ -117,11 +138,11 @@ class _Completion:
         """The guards that fail at the sizes, and those of them that no case of 1 or equal sizes would change, both without those that a
         certificate answers at which only the latter fail."""
         changed = self.graph.failed_guards(self.sizes)
-        repeated = self._repeated(changed) if changed else []
+        repeated = _repeated(self.spec, self.graph, self.sizes, changed) if changed else []
         if repeated:
             self._probe(with_requested_comparisons(self.graph, self.sizes, _symbols_of(repeated, self.graph)))
             changed = self.graph.failed_guards(self.sizes)
-            repeated = self._repeated(changed) if changed else []
+            repeated = _repeated(self.spec, self.graph, self.sizes, changed) if changed else []
         return changed, repeated
 
     def _probe(self, probes: Sequence[Mapping[str, int]]) -> None:
@@ -136,7 +157,7 @@ class _Completion:
             return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples)
         specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
         if not specialized:
-            near = self._near_foreseen(repeated, attempts[-1])
+            near = _near_foreseen(self.spec, self.graph, self.sizes, repeated, attempts[-1])
             foreseen: list[_Case] = [(equal, near) for equal in attempts if near is not None]
             outcome = self._first([*foreseen, *((equal, None) for equal in attempts)], changed[0])
             if not isinstance(outcome, Refusal) or outcome.ends_search:
@@ -161,28 +182,6 @@ class _Completion:
                 break
         return outcome
 
-    def _repeated(self, changed: Sequence[Guard]) -> list[Guard]:
-        """The ``changed`` comparisons and divisibility guards that a case of 1 or equal sizes would not change: its symbols are as small as
-        in general, and primes."""
-        from calc.trace import flipped_guards
-
-        equal = special_case_candidates(self.graph, self.sizes, changed)[-1]
-        otherwise = flipped_guards(self.spec, self.graph, self.sizes, equal, None)
-        same = [c for c in otherwise if c in changed and (c.compares or c.divides)]
-        return [c for c in same if _symbols_of([c], self.graph)]
-
-    def _near_foreseen(self, repeated: Sequence[Guard], equal: Mapping[str, str]) -> Near | None:
-        """Where to trace the case of ``equal`` dimensions: near the requested sizes, if comparisons with numbers then match them. None if a
-        guard is about divisibility."""
-        from calc.trace import flipped_guards
-
-        if not repeated or any(c.divides for c in repeated):
-            return None
-        compared = frozenset(_symbols_of(repeated, self.graph))
-        ways = (None, Near(compared), Near(compared, exactly=True))
-        answered = (flipped_guards(self.spec, self.graph, self.sizes, equal, near) for near in ways)
-        return min(zip(ways, answered, strict=True), key=lambda way: sum(c.compares for c in way[1]))[0]
-
     def _nearer(self, more: Collection[str], attempts: Sequence[dict[str, str]]) -> tuple[Graph, Analysis] | Refusal:
         """The special case traced with symbols near the requested sizes, if the step compares them with a number between those and the
         usual symbols. Does not apply to divisibility guards. ``more`` are further symbols compared with numbers; ``attempts`` are the
@@ -202,9 +201,7 @@ class _Completion:
             return Refusal(_another_path(spec, graph, graph.failed_guards(sizes)))  # the general graph was traced at these sizes
         at = sizes_text(equal, PLAIN, " and ")
         self.progress(f"the step runs other operators where {at}: tracing that special case" if at else "tracing the step at these sizes")
-        specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
-        plan = replace(self.plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
-        outcome = _traced(plan, self.certifier)
+        outcome = _traced(_of_case(self.plan, graph, equal, near), self.certifier)
         if isinstance(outcome, Refusal):
             return outcome
         case, inner = outcome
@@ -219,6 +216,32 @@ class _Completion:
         because = f"the step takes another branch there, at {changed.where}; that case was traced separately"
         noted = (*graph.assumptions, Assumption(f"the closed forms have a special case where {at}", because, SPECIAL_CASE))
         return replace(graph, special_cases=(SpecialCase(equal, case),), assumptions=noted), replace(self.analysis, special=inner)
+
+
+def _repeated(spec: Spec, graph: Graph, sizes: Mapping[str, int], changed: Sequence[Guard]) -> list[Guard]:
+    """The ``changed`` comparisons and divisibility guards that a case of 1 or equal sizes would not change: its symbols are as small as in
+    general, and primes."""
+    from calc.trace import flipped_guards
+
+    equal = special_case_candidates(graph, sizes, changed)[-1]
+    otherwise = flipped_guards(spec, graph, sizes, equal, None)
+    same = [c for c in otherwise if c in changed and (c.compares or c.divides)]
+    return [c for c in same if _symbols_of([c], graph)]
+
+
+def _near_foreseen(
+    spec: Spec, graph: Graph, sizes: Mapping[str, int], repeated: Sequence[Guard], equal: Mapping[str, str]
+) -> Near | None:
+    """Where to trace the case of ``equal`` dimensions: near the requested sizes, if comparisons with numbers then match them. None if a
+    guard is about divisibility."""
+    from calc.trace import flipped_guards
+
+    if not repeated or any(c.divides for c in repeated):
+        return None
+    compared = frozenset(_symbols_of(repeated, graph))
+    ways = (None, Near(compared), Near(compared, exactly=True))
+    answered = (flipped_guards(spec, graph, sizes, equal, near) for near in ways)
+    return min(zip(ways, answered, strict=True), key=lambda way: sum(c.compares for c in way[1]))[0]
 
 
 def _symbols_of(conditions: Sequence[Guard], graph: Graph) -> set[str]:

@@ -7,8 +7,11 @@ Imports torch, the vocabulary, ``platform``, ``experiment``, ``symbolic`` and ``
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import torch
 
 from calc.dimensions import ordered_names
 from calc.errors import RoundedShareError
@@ -106,6 +109,18 @@ def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:
 def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepTrace:
     """A concrete trace of the step of ``graph``, at the given values of its basis symbols."""
     return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.mutates_tracked).trace
+
+
+def case_with_certificates(plan: TracePlan) -> Iterator[Any]:
+    """The graph of ``plan`` with the values of the basis symbols at which it is certified, the largest number of iterations first; then the
+    concrete trace at each. Nothing if the plan does not suffice. For a process of its own: torch computes on one thread from here on."""
+    torch.set_num_threads(1)
+    graph = attempt(plan, unrolls=True)
+    if isinstance(graph, Graph):
+        certificates = [any_of[0] for any_of in certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)]
+        yield graph, certificates[::-1]
+        for at in certificates[::-1]:
+            yield concrete_trace(plan.spec, graph, at)
 
 
 def trace_at(

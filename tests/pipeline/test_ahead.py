@@ -1,0 +1,82 @@
+"""A special case that is traced by a second process is the one that this process would trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import calc
+from calc.derive.result import Derivation
+from calc.pipeline import ahead
+from calc.spec import Spec
+from tests.models.configs import LLAMA, spec_of
+
+SYMBOLIC = "tracing the step with symbolic sizes"
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
+    """A model of the library, which has a special case at a batch of one, where copies of this process are allowed."""
+    monkeypatch.delenv("NAPKIN_PROCESSES", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(ahead, "_LEAST_SECONDS", 0)
+    monkeypatch.setattr(ahead, "_PATIENCE", 10_000)
+    (tmp_path / "copies").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "copies"))
+    return spec_of(tmp_path, LLAMA)
+
+
+def _derived(spec: Spec) -> tuple[Derivation, list[str]]:
+    lines: list[str] = []
+    return calc.derive(spec, {"B": 1, "T": 7}, cache=False, optimizer="sgd", progress=lines.append), lines
+
+
+def _alone(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+    with monkeypatch.context() as patch:
+        patch.setenv("NAPKIN_PROCESSES", "1")
+        derivation, lines = _derived(spec)
+        return derivation.to_json(), lines
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
+def test_a_second_process_changes_no_result_and_traces_the_special_case(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derivation, lines = _derived(spec)
+    alone, of_one_process = _alone(spec, monkeypatch)
+
+    assert alone == derivation.to_json()
+    assert derivation.assumptions
+    assert (1, 2) == tuple(sum(line.startswith(SYMBOLIC) for line in each) for each in (lines, of_one_process))
+    assert [] == [*(tmp_path / "copies").glob("napkin-*")]
+
+
+def _fails(plan: object) -> Iterator[Any]:
+    raise OSError("the second process is killed")
+
+
+def _sleeps(plan: object) -> Iterator[Any]:
+    time.sleep(600)
+    yield plan
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
+@pytest.mark.parametrize("work", [_fails, _sleeps])
+def test_where_the_second_process_gives_nothing_this_one_traces(work: Any, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, of_one_process = _alone(spec, monkeypatch)
+    monkeypatch.setattr(sys.modules["calc.trace"], "case_with_certificates", work)
+    monkeypatch.setattr(ahead, "_PATIENCE", 0)
+    derivation, lines = _derived(spec)
+
+    assert of_one_process == lines
+    assert alone == derivation.to_json()
