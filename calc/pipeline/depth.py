@@ -63,8 +63,8 @@ class Attempts:
         graph = self._graph(plan)
         if isinstance(graph, Refusal):
             return graph
-        case = self._foresees(plan, graph)
-        if case is not None:
+        case = outcome_of(functools.partial(self._foresees, plan, graph))
+        if isinstance(case, TracePlan):
             self.certifier.ahead.begin(case, time.perf_counter() - begin)
         outcome = self._certified(plan, graph)
         if self._may_be_unrolled_wrongly(outcome):

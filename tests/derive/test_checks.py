@@ -156,7 +156,7 @@ TRAITS: dict[str, tuple[Spec, dict[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", few(TRAITS, 4))
+@pytest.mark.parametrize("name", few(TRAITS, 2))
 def test_a_trait_is_exact(name: str) -> None:
     """Derived at one set of sizes, run at another."""
     s, sizes = TRAITS[name]

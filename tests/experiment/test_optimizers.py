@@ -22,6 +22,7 @@ from calc.symbolic.algebra import evaluate_text
 from reports.page.conventions import conventions
 from reports.views import listing
 from tests.checks import failures
+from tests.quick import few
 
 SHAPES = ((5, 7), (11,), (2, 3, 5, 7), ())
 MATRIX = ((5, 7),)
@@ -245,7 +246,7 @@ def two_groups(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}])
 
 
-@pytest.mark.parametrize("optimizer", [adagrad, with_history, scaled_by_norm, two_groups], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("optimizer", few([adagrad, with_history, scaled_by_norm, two_groups], 2, lambda f: f.__name__))
 def test_a_user_s_own_optimizer_is_exact(optimizer: Any) -> None:
     """State in lists, groups of parameters, and a frozen one among them."""
     make: Make = two_groups if optimizer is two_groups else lambda parameters: Own(parameters, optimizer)
