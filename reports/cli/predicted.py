@@ -80,5 +80,5 @@ def predict(file: str | None, gpu: str | None, as_json: bool, **options: Any) ->
             from calc.measure.calibration import calibrate
 
             calibration = calibrate(device, progress=say)
-        predicted = prediction.compute(request, step, calibration, say)
+    predicted = prediction.compute(request, step, calibration)
     print_result(as_json, lambda: prediction.document(predicted), lambda out: prediction.show(predicted, out))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc import Progress
 from calc.derive.to_json import number
 from calc.hardware.accelerators import Accelerator, of_device
 from calc.hardware.calibration import Calibration
@@ -16,6 +15,7 @@ from calc.performance.prediction import Prediction, predict
 from calc.performance.records import MeasurementRecord, RecordedRun, evidence_for, recorded
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepOperators
+from calc.pipeline.pipeline import derive
 from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.jobs.recorded import FOLDER
@@ -68,17 +68,17 @@ class Predicted:
         return _exact(self.prediction.seconds) / run.whole.seconds - 1
 
 
-def compute(request: job.Request, step: StepOperators, calibration: Calibration, progress: Progress) -> Predicted:
+def compute(request: job.Request, step: StepOperators, calibration: Calibration) -> Predicted:
     """The predicted time of a step's operators on a calibrated machine."""
     prediction = predict(step.works, calibration)
     throughput = throughput_of(step.sizes, int(request.options.accumulation))
-    peak, source, because = _peak(calibration, prediction.product_dtype)
+    device = of_device(calibration.name)
+    peak, source, because = _peak(calibration, device, prediction.product_dtype)
     graph, options = step.operators.graph, request.options.to_json()
     of_step = evidence_for(graph.model, graph.source, options, step.sizes, recorded((FOLDER,))).shown
     form = _format(calibration, prediction.product_dtype)
     runs = tuple((record, run) for record, run in of_step if (record.device, run.dtype, run.compiled) == (calibration.name, form, False))
-    device = of_device(calibration.name)
-    memory = job.derive(request, progress)["memory.peak"].value if device else None
+    memory = derive(graph, request.sizes)["memory.peak"].value if device else None
     return Predicted(graph.model, step.sizes, options, calibration, prediction, throughput, peak, source, because, memory, device, runs)
 
 
@@ -87,11 +87,10 @@ def _format(calibration: Calibration, dtype: str) -> str:
     return str(calibration.machine.get("float32_products", "fp32")) if dtype == "float32" else RATES.get(dtype, "")
 
 
-def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, str]:
+def _peak(calibration: Calibration, entry: Accelerator | None, dtype: str) -> tuple[Fraction | None, str, str]:
     """The published dense peak of the device; of a CPU, which has none here, the highest rate that the calibration saw."""
     if not dtype:
         return None, "", "the step makes no product"
-    entry = of_device(calibration.name)
     if entry is not None:
         name = _format(calibration, dtype)
         if name in entry.peaks:
