@@ -21,7 +21,6 @@ from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Q
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
-from calc.dimensions import ordered_names
 from calc.graph.coverage import CoverageRow
 from calc.graph.guards import unchecked
 from calc.graph.step import Graph, StepTrace
@@ -121,7 +120,7 @@ def _without_steps(
         spec=spec,
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
-        trip_counts=tuple(name for name, text in graph.basis.items() if not {*graph.loops}.isdisjoint(ordered_names(text))),
+        trip_counts=graph.trip_counts,
         count_trace=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
         peak_place=lambda trace: memory.highest_place(trace, PEAKS["memory.peak"], analysis.module_paths),
         replay=lambda trace: timeline(analysis, values, trace),

@@ -10,7 +10,6 @@ import itertools
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
 
@@ -25,28 +24,17 @@ from calc.graph.step import bare_name
 from calc.rules.registry import Rule
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
+from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum
 from calc.symbolic.writer import TextWriter
 
 _COUNTS = TextWriter("·", "/", "^")
 _HOLDS = StepCheck("symbolic", "holds")
 
 
-def tree(algebra: Algebra, poly: Poly) -> Expression:
-    """A collected polynomial as a display tree, terms in ring order."""
-    terms = tuple(_monomial(c, powers) for c, powers in algebra.terms(poly))
-    return terms[0] if len(terms) == 1 else Sum(terms) if terms else Number(0)
-
-
-def _monomial(coefficient: Fraction, powers: Mapping[str, int]) -> Expression:
-    number = abs(coefficient)
-    factors: list[Expression] = [Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()]
-    if number.numerator != 1 or not factors:
-        factors.insert(0, Number(number.numerator))
-    body: Expression = factors[0] if len(factors) == 1 else Product(tuple(factors))
-    if number.denominator != 1:
-        body = Quotient(body, Number(number.denominator))
-    return Negative(body) if coefficient < 0 else body
+def tree(algebra: Algebra, poly: Poly, counts: Collection[str] = ()) -> Expression:
+    """A collected polynomial as a display tree, terms in ring order; ``counts`` are the dimensions that count layers."""
+    terms = tuple(display.monomial_tree(c, powers) for c, powers in algebra.terms(poly))
+    return display.factored(terms[0] if len(terms) == 1 else Sum(terms) if terms else Number(0), counts)
 
 
 @dataclass
@@ -80,17 +68,19 @@ class StepMaker:
 
         ``after`` is the polynomial in basis symbols. Returns the collected tree.
         """
-        outer = self.analysis.fold.outer
         folded = self.analysis.fold(after)
-        collected = tree(outer, folded)
+        collected = self._tree(folded)
         value = self._outer_value(before)
-        direct = collected if value == folded else tree(outer, value)
+        direct = collected if value == folded else self._tree(value)
         self._append(quantity, place, (before, direct), why)
         if value != folded:
             if self._inner_value(direct) != after:
                 raise NapkinError(f"internal error: the step {str(place)!r} of {quantity} does not hold; please report it")
             self._append(quantity, place, (direct, collected), StepReason(SUBSTITUTION, self._definitions()))
         return collected
+
+    def _tree(self, folded: Poly) -> Expression:
+        return tree(self.analysis.fold.outer, folded, self.analysis.graph.trip_counts)
 
     def _definitions(self) -> str:
         """Why a substitution holds: the definitions of the dimensions that are quotients."""
@@ -200,8 +190,8 @@ class StepMaker:
 
     def _loose(self, quantity: str, g: Group) -> _Part:
         """A group whose number is not a multiple of its module's: it runs in some layers only, or in every iteration of a loop."""
-        outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
-        number = tree(outer, self.analysis.fold(g.times))
+        operator = g.rule.startswith("aten.")
+        number = self._tree(self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
         count, _ = _COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
@@ -214,7 +204,7 @@ class StepMaker:
         disjoint = StepReason("sum over parts", "the parts of a layer are disjoint, so they add")
         layer = self._sum(quantity, StepPlace(path, "one layer"), below, disjoint) if len(below) > 1 else below[0]
         number = self._children(prefix)
-        upper = tree(self.analysis.fold.outer, self.analysis.fold(number))
+        upper = self._tree(self.analysis.fold(number))
         total = layer.poly * number
         before = OverLayers("l", upper, layer.shown)
         equal = StepReason("sum over layers", "the layers are equal, so the sum is their number times one layer")
@@ -240,7 +230,7 @@ class StepMaker:
         """A number, a polynomial, or a tuple of products that are added."""
         if isinstance(factor, tuple):
             return Sum(tuple(Product(self._factors(product)) for product in factor))
-        return Number(factor) if isinstance(factor, int) else tree(self.analysis.fold.outer, self.analysis.fold(factor))
+        return Number(factor) if isinstance(factor, int) else self._tree(self.analysis.fold(factor))
 
     def _because(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
@@ -275,21 +265,19 @@ class StepMaker:
 
     def combine(self, quantity: str, parts: Sequence[tuple[str, Poly]], because: str) -> None:
         """A quantity that is the sum of others."""
-        outer = self.analysis.fold.outer
-        addends = [_Part(n, tree(outer, self.analysis.fold(p)), p) for n, p in parts]
+        addends = [_Part(n, self._tree(self.analysis.fold(p)), p) for n, p in parts]
         self._sum(quantity, StepPlace(quantity), addends, StepReason("sum", because))
 
     def peak(self, quantity: str, peaks: Sequence[PeakCandidate]) -> None:
         """Each peak candidate from its parts, then their maximum."""
-        outer = self.analysis.fold.outer
         sums: list[Expression] = []
         for peak in peaks:
             parts = {role: p for role, p in peak.parts.items() if p != 0}
-            before = Sum(tuple(Labelled(tree(outer, self.analysis.fold(p)), role) for role, p in parts.items()))
+            before = Sum(tuple(Labelled(self._tree(self.analysis.fold(p)), role) for role, p in parts.items()))
             sums.append(before)
             self.make(quantity, place_of(peak), before, peak.live, _BY_ROLE)
         if len(peaks) > 1:
-            collected = display.maximum(tree(outer, self.analysis.fold(p.live)) for p in peaks)
+            collected = display.maximum(self._tree(self.analysis.fold(p.live)) for p in peaks)
             equal = all(self._inner_value(before) == peak.live for before, peak in zip(sums, peaks, strict=True))
             check = _HOLDS if equal else self._at_random_points(display.maximum(sums), collected)
             sides = display.maximum(sums), collected

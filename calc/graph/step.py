@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calc.dimensions import ordered_names
 from calc.graph.folds import Basis, Fold
 from calc.graph.guards import Assumption as Assumption
 from calc.graph.guards import Guard as Guard
@@ -197,6 +198,11 @@ class Graph:
         if special is not None:
             return special.graph.failed_guards(sizes)
         return failed_guards(sizes, self.specialized, self.as_basis(), self.guards, [r.sizes for r in self.certificates])
+
+    @property
+    def trip_counts(self) -> tuple[str, ...]:
+        """The dimensions that count iterations of a loop, such as layers, or are a multiple of such a count."""
+        return tuple(name for name, text in self.basis.items() if not {*self.loops}.isdisjoint(ordered_names(text)))
 
     def as_basis(self) -> Basis:
         """The basis in whose symbols the sizes of the traces are written."""

@@ -5,7 +5,7 @@ A non-polynomial part (``floor(T / 2)``) is one ``Name``, as in the polynomial r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeGuard
 
@@ -41,8 +41,8 @@ def displayed(node: Expression) -> Expression:
             return node
         case Negative(body):
             return Negative(displayed(body))
-        case Sum(terms):
-            return Sum(tuple(addend for term in terms for addend in _addends(term)))
+        case Sum():
+            return Sum(_addends(node))
         case Product(factors):
             return _product(tuple(part for factor in factors for part in _factors(factor)))
         case Quotient(top, bottom):
@@ -58,8 +58,103 @@ def displayed(node: Expression) -> Expression:
 
 
 def _addends(node: Expression) -> tuple[Expression, ...]:
-    tree = displayed(node)
-    return tree.terms if isinstance(tree, Sum) else (tree,)
+    return tuple(addend for term in node.terms for addend in _addends(term)) if isinstance(node, Sum) else (displayed(node),)
+
+
+def factored(tree: Expression, counts: Collection[str]) -> Expression:
+    """The tree with the factor that several pairs of its addends share: ``3·d·E·L − 9·d·E + d·L − 3·d`` is ``3·d·E·(L − 3) + d·(L − 3)``,
+    a sum over the layers that have experts. ``counts`` are the names, here L, that may be in such a factor; a pair by itself, such as
+    ``13·d·L + 26·d``, stays, since its factor says nothing of the model."""
+    if not isinstance(tree, Sum) or not counts:
+        return tree
+    monomials = [monomial_of(term) for term in tree.terms]
+    name, pairs = _shared_factors(monomials, counts)
+    if not pairs:
+        return tree
+    partner = {first: (offset, second) for offset, alike in pairs.items() for first, second in alike}
+    joined_to_another = {second for _, second in partner.values()}
+    terms = (
+        _shifted(monomial, name, partner[i][0]) if monomial is not None and i in partner else term
+        for i, (monomial, term) in enumerate(zip(monomials, tree.terms, strict=True))
+        if i not in joined_to_another
+    )
+    return Sum(tuple(terms))
+
+
+_Monomial = tuple[Fraction, Mapping[str, int]]
+_Pairs = Mapping[int, Sequence[tuple[int, int]]]
+_SEVERAL = 2  # pairs that share a factor, from which it is one of the model
+
+
+def _shared_factors(monomials: Sequence[_Monomial | None], counts: Collection[str]) -> tuple[str, _Pairs]:
+    """The name x that most pairs of terms share in a factor ``x + n``, and by n the pairs: the place with x, and the one without."""
+    places = {frozenset(monomial[1].items()): i for i, monomial in enumerate(monomials) if monomial is not None}
+    by_name: dict[str, dict[int, list[tuple[int, int]]]] = {name: {} for name in counts}
+    for powers, first in places.items():
+        for name in (name for name, power in powers if power == 1 and name in by_name):
+            second = places.get(powers - {(name, 1)})
+            offset = None if second is None else _ratio(monomials[second], monomials[first])
+            if second is not None and offset is not None:
+                by_name[name].setdefault(offset, []).append((first, second))
+    several = {name: {n: pairs for n, pairs in found.items() if len(pairs) >= _SEVERAL} for name, found in by_name.items()}
+    best = max(several, key=lambda name: sum(map(len, several[name].values())))
+    return best, several[best]
+
+
+def _ratio(above: _Monomial | None, below: _Monomial | None) -> int | None:
+    """The quotient of two coefficients if it is an integer."""
+    ratio = above[0] / below[0] if above is not None and below is not None and below[0] else Fraction(1, 2)
+    return ratio.numerator if ratio.denominator == 1 else None
+
+
+def _shifted(monomial: _Monomial, name: str, offset: int) -> Expression:
+    """The monomial with ``name + offset`` in place of ``name``."""
+    coefficient, powers = monomial
+    shift = Number(offset) if offset > 0 else Negative(Number(-offset))
+    return monomial_tree(coefficient, {n: p for n, p in powers.items() if n != name}, Sum((Name(name), shift)))
+
+
+def monomial_of(tree: Expression) -> _Monomial | None:
+    """Coefficient, and the power of each name, of a product of numbers, names and powers; None for anything else."""
+    match tree:
+        case Number(int(number)):
+            return Fraction(number), {}
+        case Name(name):
+            return Fraction(1), {name: 1}
+        case Power(Name(name), Number(int(exponent))):
+            return Fraction(1), {name: exponent}
+        case Negative(body):
+            inner = monomial_of(body)
+            return None if inner is None else (-inner[0], inner[1])
+        case Quotient(top, Number(int(over))) if over:
+            inner = monomial_of(top)
+            return None if inner is None else (inner[0] / over, inner[1])
+        case Product(factors):
+            return _multiplied([monomial_of(factor) for factor in factors])
+    return None
+
+
+def _multiplied(monomials: Sequence[_Monomial | None]) -> _Monomial | None:
+    coefficient, powers = Fraction(1), dict[str, int]()
+    for monomial in monomials:
+        if monomial is None:
+            return None
+        coefficient *= monomial[0]
+        for name, power in monomial[1].items():
+            powers[name] = powers.get(name, 0) + power
+    return coefficient, powers
+
+
+def monomial_tree(coefficient: Fraction, powers: Mapping[str, int], *others: Expression) -> Expression:
+    """A product of a number, powers of names and other factors, as it is displayed."""
+    number = abs(coefficient)
+    factors: list[Expression] = [*(Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()), *others]
+    if number.numerator != 1 or not factors:
+        factors.insert(0, Number(number.numerator))
+    body: Expression = factors[0] if len(factors) == 1 else Product(tuple(factors))
+    if number.denominator != 1:
+        body = Quotient(body, Number(number.denominator))
+    return Negative(body) if coefficient < 0 else body
 
 
 def _product(factors: tuple[Expression, ...]) -> Expression:

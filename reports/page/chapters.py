@@ -13,7 +13,7 @@ from calc.graph.folds import named_quotient
 from calc.symbolic import branches
 from calc.symbolic.exact import Exact
 from calc.symbolic.expression import Expression, Piecewise, walk
-from calc.symbolic.tree import displayed, is_maximum
+from calc.symbolic.tree import displayed, factored, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import alike_rows, at_hand, badge, chapter_anchor, formula, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
@@ -52,7 +52,7 @@ def trees(derivation: Derivation, comparisons: Iterable[RuleComparison] = ()) ->
     for name in derivation:
         quantity = derivation[name]
         if quantity.text is not None:
-            yield at_hand(quantity.text, derivation.sizes)
+            yield at_hand(quantity.text, derivation)
 
 
 def chapter(
@@ -68,7 +68,7 @@ def chapter(
     steps, views, moments = _steps(number, quantity, derivation, sizes, anchors, all_moments)
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     reasons = {t.because for t in quantity.terms}
-    rows = alike_rows(quantity.terms, quantity.value, sizes)
+    rows = alike_rows(quantity.terms, quantity.value, derivation)
     shared_reason = reasons.pop() if len(reasons) == 1 else ""
     roles, throughout = _roles(quantity)
     return Chapter(
@@ -77,11 +77,11 @@ def chapter(
         quantity=quantity.name,
         aside=quantity.name in ASIDE,
         meaning=quantity.meaning,
-        formula=_closed_form(quantity, steps, moments, sizes),
-        at_sizes=_largest(quantity, sizes),
+        formula=_closed_form(quantity, steps, moments, derivation),
+        at_sizes=_largest(quantity, derivation),
         note=_largest_note(quantity),
         where=_where(quantity, sizes),
-        otherwise=_otherwise(quantity, sizes),
+        otherwise=_otherwise(quantity, derivation),
         value=value,
         unknown=quantity.unknown if quantity.value is None else quantity.reason,
         badge=badge(quantity.name, verdicts),
@@ -90,7 +90,7 @@ def chapter(
         terms=rows,
         shared_reason=shared_reason,
         total=value.text if value is not None else "unknown",
-        candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
+        candidates=tuple(_candidate(c, quantity, steps, views, moments, derivation, roles) for c in quantity.candidates),
         columns=(("Peak candidate", "text"), ("Value here", "number"), ("Live bytes", "math"), *((role, "number") for role in roles)),
         throughout=throughout,
         titles={
@@ -161,8 +161,8 @@ def explanation(derivation: Derivation, name: str) -> Explanation:
     sizes = sizes_with_quotients(derivation, (side for step in steps_of(derivation, name) for side in (step.before, step.after)))
     number = names.index(name) + 1
     steps, views, named_ = _steps(number, quantity, derivation, sizes, Anchors(), moments)
-    closed_form = _closed_form(quantity, steps, named_, sizes)
-    return Explanation(merged(number, views), closed_form, _largest(quantity, sizes), _largest_note(quantity))
+    closed_form = _closed_form(quantity, steps, named_, derivation)
+    return Explanation(merged(number, views), closed_form, _largest(quantity, derivation), _largest_note(quantity))
 
 
 def reported(derivation: Derivation) -> list[str]:
@@ -172,9 +172,9 @@ def reported(derivation: Derivation) -> list[str]:
 
 def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, str]:
     """(closed form in the table of answers, note on it); for a maximum, the form of the largest candidate."""
-    quantity, sizes = derivation[name], derivation.sizes
-    formula = _largest(quantity, sizes) or _closed_form(quantity, steps_of(derivation, name), {}, sizes)
-    where = _where(quantity, sizes)
+    quantity = derivation[name]
+    formula = _largest(quantity, derivation) or _closed_form(quantity, steps_of(derivation, name), {}, derivation)
+    where = _where(quantity, derivation.sizes)
     return formula, "; ".join(filter(None, (_largest_note(quantity), f"where {where}" if where else "")))
 
 
@@ -192,29 +192,29 @@ def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
     return in_case(branches.case_at(quantity.text, sizes)) if quantity.text is not None else ""
 
 
-def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
+def _otherwise(quantity: Quantity, derivation: Derivation) -> TypesetFormula | None:
     """The general form if a special case holds at these sizes; ``None`` for a maximum, which would be too long."""
-    general = branches.general_case(quantity.text, sizes) if quantity.text is not None else None
+    general = branches.general_case(quantity.text, derivation.sizes) if quantity.text is not None else None
     if general is None or any(isinstance(node, Piecewise) or is_maximum(node) for node in walk(general)):
         return None
-    return formula(displayed(general))
+    return formula(factored(displayed(general), derivation.trip_counts))
 
 
 def _closed_form(
-    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView], sizes: Mapping[str, int]
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView], derivation: Derivation
 ) -> TypesetFormula | None:
     """The form in the last step, which keeps like terms together; else the text of the quantity."""
     if quantity.text is None:
         return None
     if steps and steps[-1].value == quantity.value:
         return formula(named(steps[-1].after, moments))
-    return formula(at_hand(quantity.text, sizes))
+    return formula(at_hand(quantity.text, derivation))
 
 
-def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
+def _largest(quantity: Quantity, derivation: Derivation) -> TypesetFormula | None:
     """The candidate that is the maximum at the derivation's sizes."""
     candidate = quantity.largest_candidate
-    return formula(at_hand(candidate.expr, sizes)) if candidate and len(quantity.candidates) > 1 else None
+    return formula(at_hand(candidate.expr, derivation)) if candidate and len(quantity.candidates) > 1 else None
 
 
 def _largest_note(quantity: Quantity) -> str:
@@ -254,7 +254,7 @@ def _candidate(
     steps: Sequence[Step],
     views: Sequence[StepView],
     moments: Mapping[Expression, PeakCandidateView],
-    sizes: Mapping[str, int],
+    derivation: Derivation,
     roles: Sequence[str],
 ) -> CandidateRow:
     parts = tuple(numbers.integer(candidate.part_values.get(role, 0)) for role in roles)
@@ -264,4 +264,4 @@ def _candidate(
         if step.after in moments and step.place == candidate.at and step.value == candidate.value:
             change = view.after if view.tabled else None
             return CandidateRow(at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
-    return CandidateRow(at, "", "", formula(at_hand(candidate.expr, sizes)), value, parts, largest)
+    return CandidateRow(at, "", "", formula(at_hand(candidate.expr, derivation)), value, parts, largest)

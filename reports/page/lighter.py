@@ -33,7 +33,19 @@ def _lighter(page: Page) -> Iterator[Page]:
         page = replace(page, chapters=tuple(replace(c, aside=True) if c.quantity == name else c for c in page.chapters))
         yield page
     if page.equations.tables:
-        yield replace(page, equations=elsewhere(page.equations, page.model))
+        page = replace(page, equations=elsewhere(page.equations, page.model))
+        yield page
+    page = replace(page, chapters=tuple(replace(c, otherwise=None) for c in page.chapters))
+    yield page
+    yield replace(page, chapters=tuple(_without_table(c) if c.aside else c for c in page.chapters))
+
+
+def _without_table(chapter: Chapter) -> Chapter:
+    """The chapter without its table by module path, which is where its steps are."""
+    if not chapter.terms or not chapter.steps:
+        return chapter
+    titles = {**chapter.titles, "aside": f"{chapter.titles['terms']} and {chapter.titles['aside']}"}
+    return replace(chapter, terms=(), same_table=None, titles=titles)
 
 
 def _with_leading_candidates(chapter: Chapter) -> Chapter:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Number, Product
-from calc.symbolic.tree import parse
+from calc.symbolic.tree import factored, parse
 from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
@@ -21,7 +21,7 @@ from reports.typeset.wording import sizes_text as sizes_text
 
 if TYPE_CHECKING:
     from calc.derive.compare import Comparison
-    from calc.derive.result import QuantityTerm
+    from calc.derive.result import Derivation, QuantityTerm
 
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),
@@ -68,23 +68,23 @@ def term_row(module_path: str, tree: Expression, value: int, total: int | None, 
     return TermRow(module_path, formula(tree), numbers.integer(value), share_if_known(value, total), because)
 
 
-def alike_rows(terms: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> tuple[TermRow, ...]:
+def alike_rows(terms: Sequence[QuantityTerm], total: int | None, derivation: Derivation) -> tuple[TermRow, ...]:
     """The rows of addends; of many, those with one closed form and reason are one row, which is their sum."""
     alike: dict[object, list[QuantityTerm]] = {}
     for i, t in enumerate(terms):
         alike.setdefault((t.expr, t.value, t.because) if len(terms) > _MANY else i, []).append(t)
-    return tuple(_row(group, total, sizes) for group in alike.values())
+    return tuple(_row(group, total, derivation) for group in alike.values())
 
 
-def _row(alike: Sequence[QuantityTerm], total: int | None, sizes: Mapping[str, int]) -> TermRow:
+def _row(alike: Sequence[QuantityTerm], total: int | None, derivation: Derivation) -> TermRow:
     first, number = alike[0], len(alike)
     module_paths = paths.pattern([t.module_path for t in alike])
-    return term_row(module_paths, times(number, at_hand(first.expr, sizes)), number * first.value, total, first.because)
+    return term_row(module_paths, times(number, at_hand(first.expr, derivation)), number * first.value, total, first.because)
 
 
-def at_hand(expr: str, sizes: Mapping[str, int]) -> Expression:
-    """The closed form ``expr`` as it holds at these sizes."""
-    return expressions.parse(branches.at_hand(expr, sizes))
+def at_hand(expr: str, derivation: Derivation) -> Expression:
+    """The closed form ``expr`` of a derivation as it holds at its sizes."""
+    return factored(expressions.parse(branches.at_hand(expr, derivation.sizes)), derivation.trip_counts)
 
 
 def times(number: int, tree: Expression) -> Expression:

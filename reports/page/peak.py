@@ -259,7 +259,7 @@ _OPTIONS = {
 
 def _largest_term(candidate: Candidate, derivation: Derivation) -> tuple[Expression, int] | None:
     """The largest term of the candidate's closed form and its value; ``None`` for one that is no sum of several terms."""
-    tree = at_hand(candidate.expr, derivation.sizes)
+    tree = at_hand(candidate.expr, derivation)
     if not isinstance(tree, Sum) or not expressions.names(tree) <= set(derivation.sizes):
         return None
     terms = {term: int(value(term, lambda name: evaluate_text(name, derivation.sizes))) for term in tree.terms}

@@ -123,7 +123,7 @@ def dominant(derivation: Derivation, chosen: Collection[str] = ()) -> Iterator[t
         total, parts = derivation[name].value, sensitivity.shares(derivation[name])
         small = [part for part in parts if total and abs(part.value) < total * _SMALL_PART]
         large = [part for part in parts if part not in small] if len(small) > 1 else parts
-        rows = [_part_row(p.part, p.value, total, formula(at_hand(p.expr, derivation.sizes))) for p in large]
+        rows = [_part_row(p.part, p.value, total, formula(at_hand(p.expr, derivation))) for p in large]
         if len(large) < len(parts):
             rows.append(_part_row(", ".join(part.part for part in small), sum(part.value for part in small), total, None))
         if rows:

@@ -14,10 +14,12 @@ from calc.derive.quantities import PLACEHOLDERS, absent
 from calc.graph.exchanges import headlines, in_force
 from calc.options import TRAIN
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.tree import factored, parse
 from calc.units import Unit
 from reports.page.conventions import STEPS
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount
+from reports.typeset.plain import plain
 from reports.typeset.wording import (
     ANSWERS,
     Stated,
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from calc.derive.rules_of_thumb import RuleComparison
     from calc.graph.guards import Assumption, TracedDim
     from calc.pipeline.precomputed import Stored, StoredQuantity
-    from calc.symbolic.polynomials import Polynomial, Table
+    from calc.symbolic.polynomials import Polynomial
 
-_POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _RULES_OF_THUMB = ("Rule of thumb", ("Says", "right"), ("Exact", "right"), ("Off by", "right"), "It stands for")
 
 
@@ -218,32 +219,12 @@ def _stored(quantity: StoredQuantity, value: int | None, sizes: Mapping[str, int
     if len(quantity.candidates) > 1:
         at = next(str(m.at) for m in quantity.candidates if m.polynomial is largest)
         note = "; ".join(filter(None, (largest_of(len(quantity.candidates), at), note)))
-    return AnswerLine(quantity.name, numbers.amount(value, quantity.definition.unit), "", closed_form(form.table, largest), note)
+    return AnswerLine(quantity.name, numbers.amount(value, quantity.definition.unit), "", _written(form, largest), note)
 
 
-def closed_form(table: Table, polynomial: Polynomial) -> str:
-    """A polynomial as a reader sees it: ``12·L·d² + (3·T·k)/2 − 1``."""
-    written = ""
-    for monomial, numerator in polynomial.terms:
-        term = _term(table, monomial, Fraction(abs(numerator), polynomial.over))
-        sign = "−" if numerator < 0 else "+" if written else ""
-        written += f" {sign} {term}" if written else f"{sign}{term}"
-    return written or "0"
-
-
-def _term(table: Table, monomial: int, coefficient: Fraction) -> str:
-    factors = [_power(table.names[i], power) for i, power in table.monomials[monomial]]
-    if coefficient.numerator != 1 or not factors:
-        factors.insert(0, f"{coefficient.numerator:,}")
-    product = "·".join(factors)
-    if coefficient.denominator == 1:
-        return product
-    return f"({product})/{coefficient.denominator:,}" if len(factors) > 1 else f"{product}/{coefficient.denominator:,}"
-
-
-def _power(name: str, power: int) -> str:
-    base = name if name.isidentifier() or name.endswith(")") else f"({name})"
-    return base if power == 1 else f"{base}{str(power).translate(_POWERS)}"
+def _written(form: Stored, polynomial: Polynomial) -> str:
+    """A stored closed form as a reader sees it."""
+    return plain(factored(parse(form.table.text(polynomial)), form.trip_counts))
 
 
 def _coverage(form: Stored, sizes: Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb import RuleComparison
@@ -40,12 +40,12 @@ def show_quantity(derivation: Derivation, name: str, out: Terminal) -> None:
     _show_steps(explained.steps, out)
     out.line()
     _show_total(name, explained, value, out)
-    _show_parts(quantity, derivation.sizes, out)
+    _show_parts(quantity, derivation, out)
 
 
-def _show_parts(quantity: Quantity, sizes: Mapping[str, int], out: Terminal) -> None:
+def _show_parts(quantity: Quantity, derivation: Derivation, out: Terminal) -> None:
     """The parts of the model, or of live bytes by role, with shares."""
-    rows = [term_row(s.part, at_hand(s.expr, sizes), s.value, quantity.value, "") for s in shares(quantity)]
+    rows = [term_row(s.part, at_hand(s.expr, derivation), s.value, quantity.value, "") for s in shares(quantity)]
     if rows:
         out.line()
         out.table(("Part", *right("Value", "Share"), "Closed form"), [(r.module_path, r.value, r.share, text(r.formula)) for r in rows])

@@ -146,6 +146,7 @@ class Stored:
         self.dims = tuple(TracedDim(*d) for d in data["dims"])
         self.assumptions = tuple(Assumption(*a) for a in data["assumptions"])
         self.notes: tuple[str, ...] = tuple(data["notes"])
+        self.trip_counts: tuple[str, ...] = tuple(data["trip_counts"])
         decided = tuple(d.name for d in self.dims if d.unbacked_at)
         self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
         self.guards = tuple(Guard(*c) for c in data["guards"])
@@ -239,6 +240,7 @@ class Stored:
             notes=self.notes,
             specialized=fixed if case is None else specialized_sizes(fixed, sizes, case.equal),
             specialization_reasons={name: why for name, (_, why) in self.specialized.items()},
+            trip_counts=self.trip_counts,
         )
 
     def derived(self, name: str, sizes: Mapping[str, int]) -> Quantity:

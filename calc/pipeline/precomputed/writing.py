@@ -132,6 +132,7 @@ def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
         "notes": list(graph.notes),
         "symbols": list(graph.symbols),
         "basis": dict(graph.basis),
+        "trip_counts": list(graph.trip_counts),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
         "guards": [c.to_json() for c in graph.guards],
         "certified": [dict(trace.sizes) for trace in graph.certificates],
