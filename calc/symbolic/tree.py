@@ -25,6 +25,7 @@ from calc.symbolic.expression import (
     Quotient,
     Remainder,
     Sum,
+    rewritten,
 )
 from calc.symbolic.writer import as_text, is_operator
 
@@ -62,7 +63,7 @@ def _addends(node: Expression) -> tuple[Expression, ...]:
 
 
 def factored(tree: Expression, counts: Collection[str]) -> Expression:
-    """The tree with the factor that several pairs of its addends share: ``3·d·E·L − 9·d·E + d·L − 3·d`` is ``3·d·E·(L − 3) + d·(L − 3)``,
+    """The tree with the factor that several pairs of its addends share: ``3·d·L·E − 9·d·E + d·L − 3·d`` is ``3·d·(L − 3)·E + d·(L − 3)``,
     a sum over the layers that have experts. ``counts`` are the names, here L, that may be in such a factor; a pair by itself, such as
     ``13·d·L + 26·d``, stays, since its factor says nothing of the model."""
     if not isinstance(tree, Sum) or not counts:
@@ -109,9 +110,8 @@ def _ratio(above: _Monomial | None, below: _Monomial | None) -> int | None:
 
 def _shifted(monomial: _Monomial, name: str, offset: int) -> Expression:
     """The monomial with ``name + offset`` in place of ``name``."""
-    coefficient, powers = monomial
-    shift = Number(offset) if offset > 0 else Negative(Number(-offset))
-    return monomial_tree(coefficient, {n: p for n, p in powers.items() if n != name}, Sum((Name(name), shift)))
+    shifted = Sum((Name(name), Number(offset) if offset > 0 else Negative(Number(-offset))))
+    return rewritten(monomial_tree(*monomial), lambda node: shifted if node == Name(name) else None)
 
 
 def monomial_of(tree: Expression) -> _Monomial | None:
@@ -145,10 +145,10 @@ def _multiplied(monomials: Sequence[_Monomial | None]) -> _Monomial | None:
     return coefficient, powers
 
 
-def monomial_tree(coefficient: Fraction, powers: Mapping[str, int], *others: Expression) -> Expression:
-    """A product of a number, powers of names and other factors, as it is displayed."""
+def monomial_tree(coefficient: Fraction, powers: Mapping[str, int]) -> Expression:
+    """A product of a number and powers of names, as it is displayed."""
     number = abs(coefficient)
-    factors: list[Expression] = [*(Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()), *others]
+    factors: list[Expression] = [Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()]
     if number.numerator != 1 or not factors:
         factors.insert(0, Number(number.numerator))
     body: Expression = factors[0] if len(factors) == 1 else Product(tuple(factors))

@@ -89,12 +89,24 @@ _Numbered = Mapping[int, Fraction]
 
 
 def monomials(tree: Expression) -> Monomials:
-    """Product → coefficient of a collected sum."""
-    coefficients: dict[Expression, Fraction] = {}
-    for term in tree.terms if isinstance(tree, Sum) else (tree,):
-        key, coefficient = _monomial(term)
-        coefficients[key] = coefficients.get(key, Fraction(0)) + coefficient
-    return {key: coefficient for key, coefficient in coefficients.items() if coefficient}
+    """Product → coefficient of a collected sum; ``d·(L − 3)·E`` is two products."""
+    terms = tree.terms if isinstance(tree, Sum) else (tree,)
+    return _total(dict([product]) for term in terms for product in _products(term))
+
+
+def _products(term: Expression) -> Iterator[tuple[Expression, Fraction]]:
+    """The products of an addend, each with its coefficient, factors in their order."""
+    key, coefficient = _monomial(term)
+    factors = key.factors if isinstance(key, Product) else (key,)
+    place = next((i for i, factor in enumerate(factors) if isinstance(factor, Sum)), None)
+    if place is None:
+        yield key, coefficient
+        return
+    total = factors[place]
+    for addend in total.terms if isinstance(total, Sum) else ():
+        inner, number = _monomial(addend)
+        own = inner.factors if isinstance(inner, Product) else (inner,)
+        yield Product((*factors[:place], *own, *factors[place + 1 :])), coefficient * number
 
 
 def _monomial(term: Expression) -> tuple[Expression, Fraction]:
