@@ -118,6 +118,7 @@ class ZeroStage:
 
 
 _DEVICES = 8
+_UPDATE, _TEMPORARY = "optimizer", "temporary"
 # Rajbhandari et al. 2019, section 5: stage 1 divides the first, stage 2 the first two, stage 3 all.
 _DIVIDED = ("optimizer state", "gradient", "parameter")
 
@@ -129,10 +130,17 @@ def zero_stages(derivation: Derivation) -> tuple[ZeroStage, ...]:
         return ()
     stages = []
     for stage in range(1, len(_DIVIDED) + 1):
-        peaks = [(c.value - divided + -(-divided // _DEVICES), c.at) for c in candidates for divided in [_bytes_of(c, _DIVIDED[:stage])]]
+        peaks = [(c.value - divided + -(-divided // _DEVICES), c.at) for c in candidates for divided in [_divided(c, stage)]]
         if any(_bytes_of(c, _DIVIDED[stage - 1 : stage]) for c in candidates):
             stages.append(ZeroStage(stage, _DEVICES, *max(peaks, key=lambda peak: (peak[0], str(peak[1])))))
     return tuple(stages)
+
+
+def _divided(candidate: Candidate, stage: int) -> int:
+    """The bytes that a stage divides among the ranks. Each rank updates its own share of the parameters, so that what the update allocates
+    meanwhile is divided as well."""
+    roles = (*_DIVIDED[:stage], _TEMPORARY) if candidate.at.phase == _UPDATE else _DIVIDED[:stage]
+    return _bytes_of(candidate, roles)
 
 
 def _bytes_of(candidate: Candidate, roles: Sequence[str]) -> int:

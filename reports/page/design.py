@@ -5,6 +5,8 @@ The claims name quantities by the statements that come first, so that ``napkin v
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from fractions import Fraction
 from calc.derive.result import Derivation
 from calc.errors import NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
-from calc.memory.peak_levers import BATCH, PeakLever, matmul
+from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul
 from calc.options import TRAIN, Options
 from calc.symbolic import search
 from calc.units import Unit
@@ -36,7 +38,7 @@ class ClaimPart:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device beside the step. ``margin``: what it has left, or lacks. ``batch``: the largest that fits; empty: unknown."""
+    """A device beside the step. ``margin``: what it has left, or lacks. ``batch``: the largest that fits, or that there is none."""
 
     device: str
     memory: str
@@ -48,11 +50,11 @@ class DeviceRow:
 @dataclass(frozen=True, slots=True)
 class DesignSection:
     """A section of a design document. ``statements``: those of a ``napkin`` block, which define the names of the claims. ``rows`` and
-    ``columns``: the fit grid."""
+    ``columns``: the fit grid. Each change has its peak as a claim, or as words where it is a bound."""
 
     statements: tuple[str, ...]
     sentences: tuple[tuple[ClaimPart, ...], ...]
-    changes: tuple[LeverRow, ...]
+    changes: tuple[tuple[LeverRow, ClaimPart], ...]
     device: str
     devices: tuple[DeviceRow, ...]
     columns: tuple[str, ...]
@@ -91,17 +93,18 @@ def design_section(
         return None
     board = device or accelerator(COMMON_80_GB)
     rows, columns = _grid(derivation, board)
+    named = _names(levers)
     devices = _common_devices(board)
     batches = {device.id: _largest_batch(derivation, device) for device in devices}
     return DesignSection(
-        statements=tuple(_statements(derivation, board, model or derivation.model, chosen or {})),
+        statements=tuple(_statements(derivation, board, model or derivation.model, chosen or {}, named)),
         sentences=tuple(_sentences(derivation, board, story)),
-        changes=story.levers,
+        changes=tuple((row, _peak_claim(row, named)) for row in story.levers),
         device=capacity(board.memory),
         devices=tuple(_device(device, peak.value, batches[device.id]) for device in devices),
         columns=columns,
         rows=rows,
-        recommendation=_recommendation(derivation, peak.value, levers, board),
+        recommendation=_recommendation(derivation, peak.value, levers, story.levers, board),
         otherwise=_otherwise(derivation, batches[board.id]),
     )
 
@@ -109,15 +112,38 @@ def design_section(
 # -- statements and sentences ------------------------------------------------------------------------------------------------
 
 
-def _statements(derivation: Derivation, board: Accelerator, model: str, chosen: Mapping[str, int]) -> Iterator[str]:
-    default = Options().to_json()
-    options = {name: value for name, value in derivation.options.items() if default.get(name) != value}
-    pairs = [*(f"{name}={size}" for name, size in chosen.items()), *(shlex.quote(f"{name}={value}") for name, value in options.items())]
-    yield " ".join(" ".join([f"model {shlex.quote(model)} as m", *pairs]).split())
+def _names(levers: Sequence[PeakLever]) -> Mapping[str, PeakLever]:
+    """A name in the statements for each change: ``m_bf16``, ``m_B_4``."""
+    return {_name(lever.change): lever for lever in levers}
+
+
+def _name(change: StepChange) -> str:
+    words = (*change.options.values(), *(f"{name} {size}" for name, size in change.sizes.items()))
+    return "_".join(re.findall(r"\w+", " ".join(("m", *words))))
+
+
+def _peak_claim(row: LeverRow, named: Mapping[str, PeakLever]) -> ClaimPart:
+    name = next((name for name, lever in named.items() if change_words(lever.change) == row.change), "")
+    return ClaimPart("", row.peak.headline, f"{name}.memory.peak") if name else ClaimPart(row.peak.headline)
+
+
+def _statements(
+    derivation: Derivation, board: Accelerator, model: str, chosen: Mapping[str, int], named: Mapping[str, PeakLever]
+) -> Iterator[str]:
+    yield _model_statement(model, "m", chosen, derivation.options)
+    for name, lever in named.items():
+        yield _model_statement(model, name, {**chosen, **lever.change.sizes}, {**derivation.options, **lever.change.options})
     yield f"device {board.id} as device"
     if (time := _time(derivation, board)) is not None:
         yield f"mfu = {float(MFU):g}"
         yield f"seconds = {_FLOPS} / (mfu * device.{time[1]})"
+
+
+def _model_statement(model: str, name: str, chosen: Mapping[str, int], options: Mapping[str, str]) -> str:
+    default = Options().to_json()
+    changed = [shlex.quote(f"{option}={value}") for option, value in options.items() if default.get(option) != value]
+    pairs = [*(f"{dim}={size}" for dim, size in chosen.items()), *changed]
+    return " ".join(" ".join([f"model {shlex.quote(model)} as {name}", *pairs]).split())
 
 
 _FLOPS = "(m.flops.forward.matmul + m.flops.backward.matmul - m.flops.backward.recompute)"
@@ -152,7 +178,8 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
         ClaimPart(" saved for backward." if "activations.bytes" in derivation.quantities else "."),
     )
     largest = "; ".join(f"{part.words} ({part.share}, {part.size})" for part in story.parts)
-    yield (ClaimPart(f"{story.when} Its largest parts: {largest}.".replace("`", "")),)
+    when = f"The peak is {story.when}. " if story.when else ""
+    yield (ClaimPart(f"{when}Its largest parts: {largest}.".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (
         ClaimPart("It executes "),
@@ -203,13 +230,25 @@ def _grid(derivation: Derivation, board: Accelerator) -> tuple[tuple[tuple[str, 
     if BATCH not in derivation.sizes:
         return (), ()
     batches = _around(derivation.sizes[BATCH], (Fraction(1, 4), Fraction(1, 2), 1, 2, 4, 8))
-    lengths = _around(derivation.sizes[LENGTH], (Fraction(1, 4), Fraction(1, 2), 1, 2, 4)) if LENGTH in derivation.sizes else []
+    lengths = _lengths(derivation, batches)
     columns = tuple(f"{LENGTH}{NBSP}={NBSP}{numbers.integer(length)}" for length in lengths) or ("Peak",)
     rows = []
     for batch in batches:
         sizes = [{BATCH: batch, LENGTH: length} for length in lengths] or [{BATCH: batch}]
         rows.append((f"{BATCH}{NBSP}={NBSP}{numbers.integer(batch)}", tuple(_cell(derivation, at, board) for at in sizes)))
     return tuple(rows), columns
+
+
+_COLUMNS = 5
+
+
+def _lengths(derivation: Derivation, batches: Sequence[int]) -> list[int]:
+    """Sequence lengths about that of the step at which some batch has a peak: none that is longer than the learned positions."""
+    if LENGTH not in derivation.sizes:
+        return []
+    factors = (Fraction(1, 16), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), 1, 2, 4)
+    valid = [t for t in _around(derivation.sizes[LENGTH], factors) if any(_peak_at(derivation, {BATCH: b, LENGTH: t}) for b in batches)]
+    return valid[-_COLUMNS:]
 
 
 def _around(size: int, factors: Sequence[Fraction | int]) -> list[int]:
@@ -245,27 +284,42 @@ def _device(device: Accelerator, peak: int, batch: int | None) -> DeviceRow:
         memory=capacity(device.memory),
         fits="yes" if room >= 0 else "no",
         margin=f"{margin} left" if room >= 0 else f"{margin} too little",
-        batch="" if batch is None else numbers.integer(batch),
+        batch="unknown" if batch is None else numbers.integer(batch) if batch else "none",
     )
 
 
 # -- recommendation ---------------------------------------------------------------------------------------------------------
 
 
-def _recommendation(derivation: Derivation, peak: int, levers: Sequence[PeakLever], board: Accelerator) -> str:
-    fitting = [lever for lever in levers if lever.change.options and lever.peak <= board.memory]
+def _recommendation(
+    derivation: Derivation, peak: int, levers: Sequence[PeakLever], rows: Sequence[LeverRow], board: Accelerator
+) -> str:
     if peak <= board.memory:
         return f"Run the step as it is on {board.name}: it fits, and nothing has to be traded for memory."
+    fitting = [lever for lever in levers if lever.change.options and lever.peak <= board.memory]
+    if not fitting:
+        alone = f"Do not run it on one {board.name}: no change above fits one device at this batch."
+        return " ".join((alone, "Shard it (napkin shard) or take a smaller batch.", *_may_fit("", rows)))
     current = matmul(derivation) or 0
-    if fitting:
-        same = [lever for lever in fitting if not caution(lever.change, derivation)]
-        cheapest = min(same or fitting, key=lambda lever: ((lever.matmul or current) - current, lever.peak))
-        extra = difference(cheapest.matmul, current) if cheapest.matmul is not None and current else "unknown"
-        among = "the changes that fit at this batch" + (" and round no weight" if same and len(same) < len(fitting) else "")
-        warning = caution(cheapest.change, derivation)
-        advice = f"Use {change_words(cheapest.change)} on {board.name}: of {among} it costs the fewest matmul FLOPs ({extra})."
-        return f"{advice} {warning}".rstrip()
-    return f"Do not run it on one {board.name}: no change above fits at this batch. Shard it (napkin shard) or take a smaller batch."
+    same = [lever for lever in fitting if not caution(lever.change, derivation)]
+    cheapest = min(same or fitting, key=lambda lever: ((lever.matmul or current) - current, lever.peak))
+    advice = _cheapest(cheapest, len(fitting), len(same), current, board)
+    warning = caution(cheapest.change, derivation)
+    return " ".join((advice, warning, *_may_fit("If that matters, ", rows))) if warning else advice
+
+
+def _cheapest(lever: PeakLever, fitting: int, same: int, current: int, board: Accelerator) -> str:
+    """Why ``lever`` is recommended: the only one of ``fitting``, or the cheapest of those, of which ``same`` round no weight."""
+    among = "of the changes above that fit" + (" and round no weight" if 0 < same < fitting else "")
+    choice = f"{among} it costs the fewest matmul FLOPs" if fitting > 1 else "it is the only change above that fits one device"
+    extra = difference(lever.matmul, current) if lever.matmul is not None and current else "unknown"
+    return f"Use {change_words(lever.change)} on {board.name}: {choice} (peak {bytes_text(lever.peak)}, matmul FLOPs {extra})."
+
+
+def _may_fit(beginning: str, rows: Sequence[LeverRow]) -> Iterator[str]:
+    """The first change that may fit, of those of which only a lower bound is derived, as a sentence."""
+    for row in itertools.islice((row for row in rows if row.bound and row.fits == "perhaps"), 1):
+        yield f"{beginning}{row.change} may fit{'' if beginning else ' too'}: at least {row.peak.headline} on each device."
 
 
 def _otherwise(derivation: Derivation, fits: int | None) -> str:
@@ -273,6 +327,8 @@ def _otherwise(derivation: Derivation, fits: int | None) -> str:
     if fits is None:
         return ""
     batch = derivation.sizes[BATCH]
+    if not fits:
+        return f"Unchanged, the step fits at no batch: {BATCH}{NBSP}={NBSP}1 is too large already." if batch > 1 else ""
     largest = f"{BATCH}{NBSP}={NBSP}{numbers.integer(fits)}, the largest batch that fits with all else unchanged"
     return f"Above {largest}, the step needs a change." if fits >= batch else f"The step needs no change at {largest}."
 
@@ -281,8 +337,8 @@ _MOST_BATCH = 2**30
 
 
 def _largest_batch(derivation: Derivation, board: Accelerator) -> int | None:
-    """The largest batch whose peak the device holds: the peak grows with the batch. ``None`` where the step has no batch, where there is
-    none, or no end, or where it is not known that the next one does not fit: the closed form does not hold there."""
+    """The largest batch whose peak the device holds, 0 if it holds none: the peak grows with the batch. ``None`` where the step has no
+    batch, where there is no end, or where it is not known that the next one does not fit: the closed form does not hold there."""
     if BATCH not in derivation.sizes:
         return None
 
@@ -291,4 +347,4 @@ def _largest_batch(derivation: Derivation, board: Accelerator) -> int | None:
         return peak is not None and peak <= board.memory
 
     batch = search.largest(fits, _MOST_BATCH)
-    return batch if 0 < batch < _MOST_BATCH and _peak_at(derivation, {BATCH: batch + 1}) is not None else None
+    return batch if batch < _MOST_BATCH and _peak_at(derivation, {BATCH: batch + 1}) is not None else None

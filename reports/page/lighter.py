@@ -32,12 +32,12 @@ def _lighter(page: Page) -> Iterator[Page]:
     for name in _LEFT_OUT:
         page = replace(page, chapters=tuple(replace(c, aside=True) if c.quantity == name else c for c in page.chapters))
         yield page
-    if page.equations.tables:
-        page = replace(page, equations=elsewhere(page.equations, page.model))
-        yield page
     page = replace(page, chapters=tuple(replace(c, otherwise=None) for c in page.chapters))
     yield page
-    yield replace(page, chapters=tuple(_without_table(c) if c.aside else c for c in page.chapters))
+    page = replace(page, chapters=tuple(_without_table(c) if c.aside else c for c in page.chapters))
+    yield page
+    if page.equations.tables:
+        yield replace(page, equations=elsewhere(page.equations, page.model))
 
 
 def _without_table(chapter: Chapter) -> Chapter:

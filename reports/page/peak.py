@@ -28,7 +28,8 @@ from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
 
 @dataclass(frozen=True, slots=True)
 class LeverRow:
-    """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak."""
+    """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak,
+    of which ``bound`` says that it is a lower bound."""
 
     change: str
     peak: PrintedAmount
@@ -36,13 +37,20 @@ class LeverRow:
     at: str
     matmul: str
     fits: str
+    bound: bool = False
+
+    @property
+    def title(self) -> str:
+        """The change, with a word where its peak is a bound."""
+        return f"{self.change}, at least" if self.bound else self.change
 
 
 @dataclass(frozen=True, slots=True)
 class PeakStory:
-    """The peak in words: when, its largest parts, the largest term of its closed form, fit, what lowers it. ``bound``: the peak
-    without its largest tensors. ``target``: the chapter that derives it. Names of code are between backticks."""
+    """The peak in words: its size ``read``, when it is, its largest parts, the largest term of its closed form, fit, what lowers it.
+    ``bound``: the peak without its largest tensors. ``target``: the chapter that derives it. Names of code are between backticks."""
 
+    read: str
     when: str
     parts: tuple[PeakPart, ...]
     term: TypesetFormula | None
@@ -72,7 +80,8 @@ def peak_story(
     exact = timeline if timeline is not None and not timeline.fewer else None
     bounds = tuple(_bounds(derivation, exact))
     return PeakStory(
-        when=_when(quantity.value, exact, candidate),
+        read=bytes_text(quantity.value),
+        when=_when(exact, candidate),
         parts=largest_parts(derivation, quantity.value, exact, candidate),
         term=formula(largest[0]) if largest is not None else None,
         term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
@@ -88,14 +97,11 @@ def peak_story(
     )
 
 
-def _when(peak: int, timeline: Timeline | None, candidate: Candidate | None) -> str:
-    """When the peak is, as a sentence."""
-    read = bytes_text(peak)
+def _when(timeline: Timeline | None, candidate: Candidate | None) -> str:
+    """When the peak is; empty where no operator is known for it."""
     if timeline is not None and timeline.peak.operator:
-        return f"The peak of {read} is {phase_of(timeline)}{_place(timeline.peak)}."
-    if candidate is None:
-        return f"The peak is {read}."
-    return f"The peak of {read} is in the {place_in_words(candidate.at)}."
+        return f"{phase_of(timeline)}{_place(timeline.peak)}"
+    return "" if candidate is None else f"in the {place_in_words(candidate.at)}"
 
 
 # -- whether it fits, and what lowers it ------------------------------------------------------------------------------------
@@ -113,7 +119,7 @@ def _by(derivation: Derivation, board: Accelerator) -> str:
     """Whose kernels the peak is by, if not those of the device."""
     if board.vendor != "NVIDIA" or derivation.options.get("kernels") == "cuda":
         return ""
-    return " This is the peak by a CPU's kernels; --kernels cuda derives it by a GPU's."
+    return " This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,7 @@ def _bound_row(bound: _BoundedChange, peak: int, board: Accelerator) -> LeverRow
     fits = "perhaps" if bound.least <= board.memory else "no"
     fits = "yes" if peak <= board.memory else fits
     amount = numbers.amount(bound.least, Unit.BYTE)
-    return LeverRow(f"{bound.change}, at least", amount, difference(bound.least, peak), bound.at, "unchanged", fits)
+    return LeverRow(bound.change, amount, difference(bound.least, peak), bound.at, "unchanged", fits, bound=True)
 
 
 def _is_chunkable(timeline: Timeline) -> bool:

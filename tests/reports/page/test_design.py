@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from calc.derive.result import Derivation
 from calc.hardware.accelerators import accelerator
 from calc.memory.peak_levers import PeakLever, StepChange
 from calc.pipeline import pipeline
+from calc.units import Unit
 from reports import cli
 from reports.figures import memory
 from reports.live.document import read
@@ -21,8 +23,9 @@ from reports.live.engine import Engine
 from reports.live.verify_documents import JudgedClaim, judge
 from reports.page.build import PageContent, build
 from reports.page.design import DesignSection, design_section
-from reports.page.peak import peak_story
+from reports.page.peak import LeverRow, peak_story
 from reports.page.report import Page
+from reports.typeset import numbers
 from reports.writers import html, markdown
 from reports.writers.render import look_of
 from tests.reports import sample
@@ -76,7 +79,7 @@ def test_the_largest_parts_of_the_peak_are_a_sentence() -> None:
     sentence = "".join(part.words for part in section.sentences[2])
 
     largest = "; ".join(f"{part.words} ({part.share}, {part.size})" for part in story.parts)
-    assert sentence == f"{story.when} Its largest parts: {largest}.".replace("`", "")
+    assert sentence == f"The peak is {story.when}. Its largest parts: {largest}.".replace("`", "")
     assert "'" not in sentence.replace("'s ", "")
 
 
@@ -104,7 +107,7 @@ def test_where_the_closed_form_ends_no_batch_is_called_the_largest(monkeypatch: 
     monkeypatch.setattr(Derivation, "holds_at", lambda self, sizes: sizes.get("B", 1) <= ends)
 
     assert batch
-    assert not _section(derivation, "t4").devices[0].batch
+    assert _section(derivation, "t4").devices[0].batch == "unknown"
 
 
 def test_a_change_of_the_weights_rounding_is_recommended_only_where_no_other_fits() -> None:
@@ -117,12 +120,12 @@ def test_a_change_of_the_weights_rounding_is_recommended_only_where_no_other_fit
     assert alone.startswith("Use bf16 for everything on NVIDIA H100")
     assert alone.endswith("is rounded away.")
     assert beside.startswith("Use activation checkpointing of every block on NVIDIA H100")
-    assert "of the changes that fit at this batch and round no weight it costs" in beside
+    assert "of the changes above that fit and round no weight it costs" in beside
 
 
 def test_zero_divides_what_the_peak_holds() -> None:
     """The hand-written peak has parts by role; a stage never raises the bound."""
-    rows = [row for row in _section(sample.derivation()).changes if row.change.startswith("ZeRO")]
+    rows = [row for row, _ in _section(sample.derivation()).changes if row.change.startswith("ZeRO")]
     values = [int(row.peak.exact.replace(",", "")) for row in rows]
 
     assert values
@@ -146,6 +149,47 @@ def test_a_step_that_fits_is_recommended_as_it_is() -> None:
 
     assert section.recommendation.startswith("Run the step as it is on NVIDIA H100 SXM5 80GB: it fits")
     assert at(B=batch) <= 80 * 10**9 < at(B=batch + 1)
+
+
+def test_the_peak_of_each_change_is_a_claim_of_its_own_model() -> None:
+    """Whose statement has the options of the change beside those of the step; a bound has none."""
+    derivation = calc.derive(calc.load("mlp"), {"B": 32}, optimizer="sgd")
+    story = peak_story(derivation, None, (LEVER,))
+    section = design_section(derivation, story, (LEVER,), None, "mlp", {"B": 32})
+    assert section is not None
+    (_, peak), *bounds = section.changes
+
+    assert peak.expr == "m_block.memory.peak"
+    assert "model mlp as m_block B=32 optimizer=sgd checkpointing=block" in section.statements
+    assert not [claim for _, claim in bounds if claim.expr]
+
+
+def test_a_device_that_holds_no_batch_says_so() -> None:
+    """Not one of a single sequence; which is no unknown."""
+    derivation = calc.derive(calc.load("gpt2"), {"B": 1, "T": 64, "d": 12 * 4096, "L": 6})
+
+    assert _section(derivation, "t4").devices[0].batch == "none"
+
+
+def test_no_column_of_the_grid_is_longer_than_the_learned_positions() -> None:
+    """At T = C the columns are T and shorter."""
+    section = _section(calc.derive(calc.load("gpt2"), {"B": 8, "T": 1024}))
+
+    assert [column.split("\u00a0")[-1] for column in section.columns] == ["64", "128", "256", "512", "1,024"]
+    assert not [cell for _, cells in section.rows for cell in cells if cell == "–"]
+
+
+def test_where_the_weights_must_not_be_rounded_a_bound_is_offered() -> None:
+    """The first change that may fit, of those of which only a bound is derived."""
+    derivation = calc.derive(calc.load("mlp"), {"B": 2**30})
+    bf16 = PeakLever(StepChange({"precision": "bf16"}), 10**9, None, None)
+    row = LeverRow("ZeRO-2 on 8 devices", numbers.amount(10**9, Unit.BYTE), "", "", "unchanged", "perhaps", bound=True)
+    story = peak_story(derivation, None, (bf16,))
+    assert story is not None
+    section = design_section(derivation, replace(story, levers=(row,)), (bf16,))
+    assert section is not None
+
+    assert section.recommendation.endswith("If that matters, ZeRO-2 on 8 devices may fit: at least 1.00\u00a0GB on each device.")
 
 
 def test_a_step_that_does_not_fit_takes_the_cheapest_change_that_does() -> None:

@@ -51,11 +51,11 @@ VERSIONS = tuple(lighter(_long()))
 
 
 def test_each_version_is_lighter_than_the_one_before() -> None:
-    """Seven pieces can be left out."""
+    """Eight pieces can be left out; the sample has no special case whose general form could be."""
     sizes = [len(html.write(each)) for each in (_long(), *VERSIONS)]
 
     assert sizes == sorted(sizes, reverse=True)
-    assert len(set(sizes)) == len(sizes) == 8
+    assert len(set(sizes)) == len(sizes) == 9
 
 
 def test_equations_are_shortened_before_they_are_left_out() -> None:
@@ -85,6 +85,25 @@ def test_a_lighter_page_says_where_the_rest_is() -> None:
     assert "are in the Markdown report, or on a terminal: napkin gradients" in text
     assert "peak candidates; the Markdown report has all" in text
     assert "in the Markdown report, or on a terminal with --explain activations.bytes" in text
+
+
+def test_a_table_by_module_path_is_left_out_with_its_steps() -> None:
+    """Where the steps are elsewhere, the number of terms is named beside the number of steps."""
+    *_, tables, _ = VERSIONS
+    aside = next(chapter for chapter in tables.chapters if chapter.quantity == "activations.bytes")
+
+    assert not aside.terms
+    assert aside.titles["aside"].startswith(f"{aside.titles['terms']} and ")
+
+
+def test_the_general_form_of_a_special_case_is_left_out() -> None:
+    """Of each quantity that has one."""
+    shown = _long()
+    formula = next(chapter.formula for chapter in shown.chapters if chapter.formula is not None)
+    by_cases = replace(shown, chapters=tuple(replace(chapter, where="B = 1", otherwise=formula) for chapter in shown.chapters))
+    *_, last = lighter(by_cases)
+
+    assert not [chapter.quantity for chapter in last.chapters if chapter.otherwise is not None]
 
 
 def test_a_report_takes_the_first_version_that_is_light_enough(monkeypatch: pytest.MonkeyPatch) -> None:

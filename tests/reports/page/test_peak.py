@@ -41,7 +41,7 @@ def test_the_largest_parts_have_their_shares_of_the_peak() -> None:
 
     assert ("1.20\u00a0kB", "the output of the matmul (`mm`) at `lm_head`") == (story.parts[0].size, story.parts[0].words)
     assert ("600\u00a0bytes", "2\u00a0× the output of the GELU (`gelu`) at `h.*.mlp`") == (story.parts[1].size, story.parts[1].words)
-    assert "at the start of the backward, after the matmul (`mm`) at `lm_head`." in story.when
+    assert "at the start of the backward, after the matmul (`mm`) at `lm_head`" in story.when
 
 
 _BACKWARD = PeakPlace("backward", "mm", "lm_head")
@@ -192,16 +192,34 @@ def test_zero_divides_its_roles_in_every_candidate() -> None:
     assert () == zero_stages(replace(derivation, options={**derivation.options, "mode": "infer"}))
 
 
+def test_a_rank_updates_its_own_share_of_the_parameters() -> None:
+    """Of 2,000 bytes in the optimizer step, 800 of state and 1,200 that the update allocates meanwhile are divided over 8 ranks; 900 in the
+    backward keep the 100 bytes that it allocates."""
+    full = sample.derivation()
+    update = {"optimizer state": 800, "temporary": 1200}
+    backward = {"optimizer state": 80, "temporary": 100, "activation": 720}
+    peak = replace(
+        full["memory.peak"],
+        value=2000,
+        candidates=(
+            Candidate("0", PeakPlace("optimizer", "div", "w"), 2000, {}, update),
+            Candidate("0", _BACKWARD, 900, {}, backward),
+        ),
+    )
+
+    assert (ZeroStage(1, 8, 830, _BACKWARD),) == zero_stages(sample.derivation(quantities={**full.quantities, "memory.peak": peak}))
+
+
 def test_changes_of_which_only_a_bound_is_known_say_at_least() -> None:
     """Those of ZeRO; a cross-entropy in chunks only where its log-softmax is the largest tensor."""
-    rows = [row.change for row in _story().levers if "at least" in row.change]
+    rows = [row.title for row in _story().levers if row.bound]
     line = live_bytes.timeline()
     logits = replace(line, alive=(Alive("temporary", _output("log_softmax", "(loss)"), 1_200, 1), *line.alive[1:]))
     story = peak_story(sample.derivation(), logits)
 
     assert ["ZeRO-1 on 8 devices, at least"] == rows[:1]
     assert story is not None
-    assert "cross-entropy in chunks of tokens, at least" == story.levers[0].change
+    assert "cross-entropy in chunks of tokens, at least" == story.levers[0].title
     assert "1,050" == story.levers[0].peak.exact
 
 
@@ -256,7 +274,7 @@ def test_a_peak_by_the_kernels_of_a_cpu_says_so_where_an_nvidia_gpu_is_meant() -
     on_cuda = replace(sample.derivation(), options={**sample.derivation().options, "kernels": "cuda"})
     story = peak_story(on_cuda, live_bytes.timeline())
 
-    assert _story().fit.endswith("This is the peak by a CPU's kernels; --kernels cuda derives it by a GPU's.")
+    assert _story().fit.endswith("This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels.")
     assert story is not None
     assert "kernels" not in story.fit + _story(gpu="mi300x").fit
 
