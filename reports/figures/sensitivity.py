@@ -66,7 +66,7 @@ def _notes(grid: _BarGrid, fixed: list[str]) -> Iterator[str]:
     if any(factor < 1 for by_dim in grid.factors.values() for factor in by_dim.values()):
         yield "A factor below 1 has no bar."
     if fixed:
-        yield f"For {', '.join(fixed)} doubled, not every answer is known: the table says why."
+        yield f"With {' or '.join(fixed)} doubled, some answer is unknown; the table says why."
     if grid.left:
         yield f"The {several(grid.left, 'size')} with the least effect {'is' if grid.left == 1 else 'are'} in the table only."
 

@@ -38,7 +38,7 @@ _ON_CUDA = (
 _NONE_BY_DATA = (
     "Nothing depends on the values of the data.",
     "The sizes alone determine which operators a step of this model runs.",
-    "Napkin refuses a model that branches on its data; it never averages.",
+    "Napkin refuses a model that branches on its data; it never assumes an average.",
 )
 _SOME_BY_DATA = (
     "Each data-dependent (unbacked) size is a symbol of its own: n1, n2, …",

@@ -184,7 +184,7 @@ class _Bridge:
         terms = _some(list(dict.fromkeys(a.label for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
-        because = f"the coefficient is {rule} in the {self._exact.rule.noun}{counted} and {exact} in the exact count: {terms}"
+        because = f"the coefficient is {_grouped(rule)} in the {self._exact.rule.noun}{counted} and {_grouped(exact)} in the exact count: {terms}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
@@ -302,3 +302,8 @@ def _some(names: Sequence[str]) -> str:
     """The first of several names or reasons, and how many more there are."""
     omitted = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {omitted} more" if omitted > 0 else "")
+
+
+def _grouped(number: Fraction) -> str:
+    """Digits in groups of three."""
+    return f"{number.numerator:,}" if number.denominator == 1 else f"{number.numerator:,}/{number.denominator:,}"

@@ -290,7 +290,7 @@ def test_what_cannot_double_is_named(derivation: Derivation) -> None:
     """T = 5 of at most C = 7 positions."""
     bounded = replace(derivation, dims=tuple(replace(dim, at_most="C" if dim.name == "T" else None) for dim in derivation.dims))
 
-    assert "For T doubled, not every answer is known: the table says why." in growth(bounded, doubled(bounded)).finding
+    assert "With T doubled, some answer is unknown; the table says why." in growth(bounded, doubled(bounded)).finding
 
 
 def test_nothing_to_double_leaves_no_figure() -> None:
