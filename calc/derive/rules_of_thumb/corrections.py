@@ -184,7 +184,8 @@ class _Bridge:
         terms = _some(list(dict.fromkeys(a.label for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
-        because = f"the coefficient is {_grouped(rule)} in the {self._exact.rule.noun}{counted} and {_grouped(exact)} in the exact count: {terms}"
+        in_rule, in_count = f"{_grouped(rule)} in the {self._exact.rule.noun}{counted}", f"{_grouped(exact)} in the exact count"
+        because = f"the coefficient is {in_rule} and {in_count}: {terms}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
