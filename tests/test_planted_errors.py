@@ -162,7 +162,7 @@ def test_a_rule_is_executed_by_a_model_or_shared_with_one_that_is(op: str) -> No
 
 
 # What a rule counts elsewhere only: on a CPU the forward keeps what this backward would make again.
-ADDENDS_ELSEWHERE = {"aten.log_sigmoid_backward.default": frozenset(("|x|", "-|x|", "z = exp(-|x|)"))}
+ADDENDS_ELSEWHERE = {"aten.log_sigmoid_backward.default": frozenset(("|x|", "−|x|", "z = exp(−|x|)"))}
 
 
 @pytest.mark.slow
