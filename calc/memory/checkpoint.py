@@ -66,7 +66,8 @@ def interval(save: float, failure: float) -> Interval:
     return Interval(save, failure, seconds, TIME_LOST.at(tau=seconds, delta=save, M=failure))
 
 
-_STEPS, _SAVED_AFTER = 4, 2  # of the real run
+# Steps of the real run. Two follow the checkpoint: a rate that a scheduler would set otherwise acts in the second.
+_STEPS, _SAVED_AFTER = 3, 1
 
 
 def saving(
@@ -154,9 +155,8 @@ def _beside(files: CheckpointFiles, kind: Scheduler | None) -> Iterator[Verdict[
 def _resuming(resumed: Resumption) -> Verdict[int]:
     """Whether the resumed training equals the uninterrupted one; not measured where two uninterrupted ones differ too."""
     differing = len(resumed.differing)
-    summary = (
-        f"{resumed.tensors} tensors after {resumed.saved_after} steps, a checkpoint and {resumed.steps - resumed.saved_after} more steps"
-    )
+    before, after = resumed.saved_after, resumed.steps - resumed.saved_after
+    summary = f"{resumed.tensors} tensors after {before} step{'s' * (before > 1)}, a checkpoint and {after} more step{'s' * (after > 1)}"
     detail = f"; the first that differs is {resumed.differing[0]}" if differing else ", all bitwise equal"
     resuming = judged("tensors that differ after resuming", 0, differing, because=summary + detail)
     if resumed.chance and not differing:
