@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from calc.derive.active import ParameterUse, parameter_use
-from calc.derive.backward_matmuls import ForwardMatmuls, forward_matmuls, gradient_of, product_of
+from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, forward_matmuls, gradient_of, product_of
 from calc.derive.model_parts import ModelParts, model_parts
 from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
@@ -333,7 +333,7 @@ def _credited(term: Term, length: Any) -> Term:
     for _ in range(2):
         factors.remove(length)
     first = factors.index(2)
-    return Term(f"{term.name}, causal", (*factors[:first], *factors[first + 1 :], length, length + 1))
+    return Term(f"{term.name}{CAUSAL}", (*factors[:first], *factors[first + 1 :], length, length + 1))
 
 
 def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tuple[Any, Tensor]]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
-from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
+from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, differentiated
 from calc.derive.part_names import (
     ATTENTION,
     EMBEDDING,
@@ -226,8 +226,9 @@ class ModelParts:
     products: frozenset[str] = frozenset()
 
     def label(self, part: str, label: str) -> str:
-        """The name of an addend in its part: ``P V`` for the ``x W`` of a mix."""
-        return _UNFUSED.get((part, label), label) if part in self.products else label
+        """The name of an addend in its part: ``P V`` for the ``x W`` of a mix, under a causal mask too."""
+        name, causal, _ = label.partition(CAUSAL)
+        return f"{_UNFUSED.get((part, name), name)}{causal}" if part in self.products else label
 
     def of_operator(self, op: Op, quantity: str, label: str, forward: ForwardMatmuls) -> str:
         """The part of an addend of an operator's cost, or a module path."""

@@ -17,17 +17,15 @@ from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
+from calc.derive.reasons import COUNTS, Reasons
 from calc.derive.result import SUBSTITUTION, SavedTensor, Step, StepCheck, StepReason
 from calc.derive.saved_tensors import IN_GENERAL
 from calc.errors import NapkinError
 from calc.graph.step import bare_name
-from calc.rules.registry import Rule
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum
-from calc.symbolic.writer import TextWriter
 
-_COUNTS = TextWriter("·", "/", "^")
 _HOLDS = StepCheck("symbolic", "holds")
 
 
@@ -193,7 +191,7 @@ class StepMaker:
         operator = g.rule.startswith("aten.")
         number = self._tree(self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        count, _ = _COUNTS.written(number)
+        count, _ = COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
         because = f"{self._because(quantity, [g])}; {several}"
@@ -234,17 +232,12 @@ class StepMaker:
 
     def _because(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
-        rules = dict.fromkeys(g.rule for g in groups)
-        stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
-        if quantity.startswith("bytes_moved"):
-            return _TRANSFERS
-        if quantity == "activations.bytes" and (reasons := self._why_saved(groups[0].module_path, groups)):
-            return reasons
-        if not stated:
-            return _REASONS.get(quantity, "a tensor takes the bytes of one element times its number of elements; a storage counts once")
-        if len(stated) == 1:
-            return _argument(stated[0])
-        return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
+        saved = self._why_saved(groups[0].module_path, groups) if quantity == "activations.bytes" else ""
+        return saved or self._reasons.of(quantity, groups)
+
+    @cached_property
+    def _reasons(self) -> Reasons:
+        return Reasons(self.analysis.registry, self._factor)
 
     def _why_saved(self, module_path: str, groups: Sequence[Group]) -> str:
         """Why the backward needs the saved tensors of these groups; empty where the table of reasons does not say."""
@@ -315,33 +308,6 @@ _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
     " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"
 )
-
-_TRANSFERS = (
-    "each operator reads the distinct elements it needs and writes its results, once each: number of equal tensors · bytes of one"
-    " element · shape"
-)
-
-_REASONS = {
-    "parameters": "a parameter has as many elements as the product of its sizes; tied weights share one storage, which counts once",
-    "parameters.active": "a token uses every weight as a whole, but of stacked experts only those that its router chooses",
-    "parameters.non_embedding": "a parameter has as many elements as the product of its sizes; embedding tables and heads of"
-    " their shape are left out",
-    "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times number of elements",
-    "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times number of elements",
-    "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
-    "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
-}
-
-
-def _statement(rule: Rule) -> str:
-    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}"
-
-
-def _argument(rule: Rule) -> str:
-    """What the operator computes, with which shapes, and why it has this count."""
-    shapes = f", with {rule.shapes.rstrip('.')}" if rule.shapes else ""
-    return f"{rule.statement}{shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
-
 
 @dataclass(frozen=True, slots=True)
 class _Part:

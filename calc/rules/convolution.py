@@ -13,6 +13,7 @@ CONVENTION = "positions in the padding are counted; a group sees only its own ch
     "aten.convolution.default",
     statement="y = x ⋆ w + b",
     source=SOURCE,
+    elementwise="the bias is one addition per result element",
     convention=CONVENTION,
     shapes="x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t); transposed: w (C, O/groups, *k).",
 )
@@ -26,6 +27,7 @@ def convolution(op: Operator) -> Cost:
     "aten.convolution_backward.default",
     statement="dx = dy ⋆ᵀ w, dw = x ⋆ dy, db = Σ dy",
     source=SOURCE,
+    elementwise="the sum db of n elements is n − 1 additions",
     convention=CONVENTION,
     shapes="dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask requests.",
 )
