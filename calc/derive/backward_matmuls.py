@@ -18,7 +18,7 @@ from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
 # How the name of a matmul ends that counts the positions of a causal mask alone.
 CAUSAL = ", causal"
 
-_OPERANDS = {
+_OPERANDS: Mapping[str, tuple[str, ...]] = {
     "aten.mm.default": ("self", "mat2"),
     "aten.bmm.default": ("self", "mat2"),
     "aten.addmm.default": ("mat1", "mat2"),
@@ -179,15 +179,15 @@ def product_of(op: Op, forward: ForwardMatmuls) -> str:
     return next((matmul.product for matmul in matmuls if matmul.operator == op.index and matmul.parameter), "")
 
 
-def needs(op: Op, argument: str, forward: ForwardMatmuls) -> str:
-    """Why the backward of a matmul of the forward reads one of its arguments; empty where the operator is none."""
-    places = _OPERANDS.get(op.name, ("", ""))
+def operand_saved(op: Op, argument: str, forward: ForwardMatmuls) -> tuple[str, str]:
+    """The name of an argument of a matmul of the forward, and why its backward reads it; empty where the operator is none."""
+    places = _OPERANDS.get(op.name, ())
     matmuls = forward.get((op.step, op.module_path), ()) if argument in places else ()
     for matmul in matmuls:
         if matmul.operator == op.index:
             read, of = (matmul.left, matmul.right) if argument == places[0] else (matmul.right, matmul.left)
-            return f"{matmul.gradient(of, transposed=of.is_transposed)} needs {read.name}"
-    return ""
+            return read.name, f"{matmul.gradient(of, transposed=of.is_transposed)} needs {read.name}"
+    return "", ""
 
 
 def _gradients(operands: tuple[Tensor, ...], matmuls: Collection[ForwardMatmul]) -> Iterator[str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from calc.derive import optimizer_state, saved_for
+from calc.derive.accumulate import EXPERTS, TABLE
 from calc.derive.backward_matmuls import CAUSAL
 from calc.derive.loops import Group, by
 from calc.graph.step import bare_name
@@ -27,31 +29,48 @@ _TRANSFERS = (
 _STORAGES = "a tensor takes the bytes of one element times its number of elements; a storage counts once"
 _REASONS = {
     "parameters": "a parameter has as many elements as the product of its sizes; tied weights share one storage, which counts once",
-    "parameters.active": "a token uses every weight as a whole, but of stacked experts only those that its router chooses",
     "parameters.non_embedding": "a parameter has as many elements as the product of its sizes; embedding tables and heads of"
     " their shape are left out",
     "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times number of elements",
-    "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times number of elements",
+    "optimizer_state.bytes": "the optimizer keeps these tensors from step to step: bytes of one element times number of elements",
     "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
     "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
 }
 
+_ACTIVE = {
+    EXPERTS: "a token uses only the experts that its router chooses",
+    TABLE: "an embedding table counts whole by convention, though a token reads few of its rows",
+}
+_READ = "every weight that the forward of a token reads counts whole"
+
 
 class Reasons:
-    """Reasons by the rules of ``registry``. ``shown`` is the expression of a factor in the model's dimensions."""
+    """Reasons by the rules of ``registry``, and by the equations of the ``optimizer``. ``shown`` is the expression of a factor in the
+    model's dimensions."""
 
-    def __init__(self, registry: Registry, shown: Callable[[Any], Expression]) -> None:
-        self._registry, self._shown = registry, shown
+    def __init__(self, registry: Registry, optimizer: str, shown: Callable[[Any], Expression]) -> None:
+        self._registry, self._optimizer, self._shown = registry, optimizer, shown
 
     def of(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
         if quantity.startswith("bytes_moved"):
             return _TRANSFERS
         if not any(self._rule(g) for g in groups):
-            return _REASONS.get(quantity, _STORAGES)
+            return self._of_tensors(quantity, groups) or _REASONS.get(quantity, _STORAGES)
         if quantity.endswith("elementwise"):
             return self._elementwise(groups)
         return self._matmuls(groups)
+
+    def _of_tensors(self, quantity: str, groups: Sequence[Group]) -> str:
+        match quantity:
+            case "parameters.active":
+                return "; ".join(dict.fromkeys(_ACTIVE.get(g.label, _READ) for g in groups))
+            case "activations.bytes":
+                reasons = saved_for.in_words([use for g in groups for use in g.uses])
+                return f"{reasons}; a storage counts once" if reasons else ""
+            case "optimizer_state.bytes":
+                return optimizer_state.in_words(self._optimizer, [g.label.partition(" ")[2] for g in groups])
+        return ""
 
     def _rule(self, g: Group) -> Rule | None:
         rule = self._registry.find(g.rule)

@@ -18,8 +18,7 @@ from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.reasons import COUNTS, Reasons
-from calc.derive.result import SUBSTITUTION, SavedTensor, Step, StepCheck, StepReason
-from calc.derive.saved_tensors import IN_GENERAL
+from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
 from calc.graph.step import bare_name
 from calc.symbolic import tree as display
@@ -37,12 +36,10 @@ def tree(algebra: Algebra, poly: Poly, counts: Collection[str] = ()) -> Expressi
 
 @dataclass
 class StepMaker:
-    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions. ``saved`` returns the
-    tensors saved for backward."""
+    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions."""
 
     analysis: Analysis
     sizes: Mapping[str, int]
-    saved: Callable[[], Sequence[SavedTensor]] = tuple
     steps: list[Step] = field(default_factory=list)
     _counts: dict[str, Poly] = field(default_factory=dict)
     _later: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
@@ -182,7 +179,7 @@ class StepMaker:
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
         operators = tuple(r for r in rules if r.startswith("aten."))
-        why = StepReason(rule, self._because(quantity, [g for g, _ in node.own]), operators)
+        why = StepReason(rule, self._reasons.of(quantity, [g for g, _ in node.own]), operators)
         shown = self.make(quantity, StepPlace(node.path), before, total, why)
         return _Part(node.path, shown, total)
 
@@ -194,7 +191,7 @@ class StepMaker:
         count, _ = COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
-        because = f"{self._because(quantity, [g])}; {several}"
+        because = f"{self._reasons.of(quantity, [g])}; {several}"
         shown = self.make(quantity, StepPlace(g.module_path), before, g.total, StepReason(g.rule, because, (g.rule,) if operator else ()))
         return _Part(f"{g.module_path} ({times})", shown, g.total)
 
@@ -230,29 +227,9 @@ class StepMaker:
             return Sum(tuple(Product(self._factors(product)) for product in factor))
         return Number(factor) if isinstance(factor, int) else self._tree(self.analysis.fold(factor))
 
-    def _because(self, quantity: str, groups: Sequence[Group]) -> str:
-        """Why these groups of one module have their amounts."""
-        saved = self._why_saved(groups[0].module_path, groups) if quantity == "activations.bytes" else ""
-        return saved or self._reasons.of(quantity, groups)
-
     @cached_property
     def _reasons(self) -> Reasons:
-        return Reasons(self.analysis.registry, self._factor)
-
-    def _why_saved(self, module_path: str, groups: Sequence[Group]) -> str:
-        """Why the backward needs the saved tensors of these groups; empty where the table of reasons does not say."""
-        operators = {g.saved_for for g in groups}
-        reasons = dict.fromkeys(because for operator, because in self._needed.get(module_path, ()) if operator in operators)
-        return f"{'; '.join(reasons)}; a storage counts once" if reasons else ""
-
-    @cached_property
-    def _needed(self) -> Mapping[str, list[tuple[str, str]]]:
-        """Module path → (operator, why its backward needs a tensor), of the tensors that count there."""
-        reasons: dict[str, list[tuple[str, str]]] = {}
-        for row in self.saved():
-            if row.because != IN_GENERAL and not row.same_as:
-                reasons.setdefault(row.module_path, []).append((row.operator, row.because))
-        return reasons
+        return Reasons(self.analysis.registry, self.analysis.graph.options.get("optimizer", ""), self._factor)
 
     # -- composed quantities and peaks --------------------------------------------------------------------------------
 

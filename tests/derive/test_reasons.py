@@ -9,7 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import calc
+from calc.derive.optimizer_state import update
 from calc.derive.result import Derivation
+from calc.mathematics.updates.table import RULES
+from calc.options import NAMED_OPTIMIZERS
+from reports.views.optimizers import shown
 from tests.derive.conftest import Derived
 
 _PAIRS = "row t of a causal mask attends to t keys: 1 + 2 + … + T = T·(T + 1)/2 of the T² pairs of a query and a key"
@@ -91,3 +95,49 @@ def test_the_bias_of_a_matmul_is_the_reason_of_its_additions_alone(derived: Deri
 
     assert because(mlp, "flops.forward.elementwise", "0").endswith(": the bias is one addition per result element")
     assert because(mlp, "flops.forward.matmul", "0").endswith(": matrix multiplication; one multiply-add = 2 FLOP")
+
+
+def test_a_table_counts_whole_among_active_parameters_by_convention(derived: Derived) -> None:
+    """A token reads a row of it; every other weight it reads whole. No model without experts has a reason with some."""
+    gpt2 = derived("gpt2", "sgd")
+    reasons = {s.because for s in gpt2.steps if s.quantity == "parameters.active" and s.rule == "parameter"}
+
+    table = because(gpt2, "parameters.active", "transformer.wpe.weight")
+    assert table == "an embedding table counts whole by convention, though a token reads few of its rows"
+    assert reasons == {table, "every weight that the forward of a token reads counts whole"}
+
+
+@pytest.mark.slow
+def test_a_token_uses_the_experts_that_its_router_chooses() -> None:
+    """Only parameters of experts have that reason."""
+    n = {"B": 2, "T": 5, "d": 24, "h": 6, "g": 2, "k": 10, "f": 56, "L": 3, "V": 29, "E": 7, "e": 2}
+    steps = calc.derive(calc.load("mixtral"), n, optimizer="sgd").steps
+    routed = {s.title for s in steps if s.because == "a token uses only the experts that its router chooses"}
+
+    assert routed == {f"model.layers.*.mlp.experts.{name}" for name in ("gate_up_proj", "down_proj")}
+
+
+def test_the_state_of_adamw_is_what_its_updates_read(derived: Derived) -> None:
+    """Both moments, and the step of the bias correction."""
+    assert because(derived("gpt2"), "optimizer_state.bytes", "transformer.wte.weight") == (
+        "AdamW updates m ← β₁·m + (1 − β₁)·g (exp_avg) and v ← β₂·v + (1 − β₂)·g² (exp_avg_sq) for each element of the parameter;"
+        " step is the t of the bias correction; bytes of one value times number of values"
+    )
+
+
+def test_the_reasons_of_state_are_the_equations_of_the_updates() -> None:
+    """Of every optimizer that has equations; the table of reasons is data that a derivation reads without them."""
+    state = [(rule, letter) for rule in RULES.values() for letter in (*rule.state, *rule.single)]
+    equations = {(rule.name, e.target): f"{shown(e.target)} ← {shown(e.text)}" for rule in RULES.values() for e in rule.equations}
+
+    assert len(state) > 20
+    assert [] == [(r.name, x) for r, x in state if update(r.name, r.keys[x]) != equations[r.name, x]]
+
+
+@pytest.mark.parametrize("optimizer", NAMED_OPTIMIZERS)
+def test_every_optimizer_says_why_it_keeps_its_state(optimizer: str, derived: Derived) -> None:
+    """Muon leaves vectors to AdamW, and Adafactor has no rows and columns of them: their reasons are of what they keep."""
+    steps = [s for s in derived("mlp", optimizer).steps if s.rule == "optimizer state"]
+
+    assert bool(steps) == (optimizer != "sgd")
+    assert [] == [s.title for s in steps if "←" not in s.because or "these tensors" in s.because]
