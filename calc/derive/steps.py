@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
+from calc.derive import peak_roles
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
@@ -241,11 +242,11 @@ class StepMaker:
     def peak(self, quantity: str, peaks: Sequence[PeakCandidate]) -> None:
         """Each peak candidate from its parts, then their maximum."""
         sums: list[Expression] = []
-        for peak in peaks:
+        for peak, because in zip(peaks, peak_roles.reasons(self.analysis, peaks), strict=True):
             parts = {role: p for role, p in peak.parts.items() if p != 0}
             before = Sum(tuple(Labelled(self._tree(self.analysis.fold(p)), role) for role, p in parts.items()))
             sums.append(before)
-            self.make(quantity, place_of(peak), before, peak.live, _BY_ROLE)
+            self.make(quantity, place_of(peak), before, peak.live, StepReason(_BY_ROLE, because))
         if len(peaks) > 1:
             collected = display.maximum(self._tree(self.analysis.fold(p.live)) for p in peaks)
             equal = all(self._inner_value(before) == peak.live for before, peak in zip(sums, peaks, strict=True))
@@ -276,11 +277,7 @@ class StepMaker:
 # Number of random sizes at which a maximum is compared before and after collecting terms.
 _POINTS, _MOST_DRAWN = 5, 1000
 
-_BY_ROLE = StepReason(
-    "live storages by role",
-    "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add",
-)
-
+_BY_ROLE = "live storages by role"
 _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
     " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"

@@ -15,6 +15,7 @@ from calc.rules.shapes import each, optional, reductions
 FORWARD = "two matmuls; one multiply-add = 2 FLOP"
 BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matmuls, of which the first recomputes one of the forward"
 IN_FULL = "every pair of a query and a key counts, masked or not"
+OPERANDS = "Q (batch, heads, queries, width), K (batch, key heads, keys, width), V (batch, key heads, keys, value width)"
 FORMULATION = "the mathematical formulation, operation by operation"
 
 
@@ -27,7 +28,7 @@ FORMULATION = "the mathematical formulation, operation by operation"
     source=FORWARD,
     elementwise=FORMULATION,
     convention=IN_FULL,
-    shapes="Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T).",
+    shapes=f"{OPERANDS} → O (batch, heads, queries, value width), log-sum-exp (batch, heads, queries).",
 )
 def attention(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
@@ -59,7 +60,7 @@ def attention(op: Operator) -> Cost:
     source=BACKWARD,
     elementwise=FORMULATION,
     convention=IN_FULL,
-    shapes="dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V.",
+    shapes=f"dO (batch, heads, queries, value width), {OPERANDS} → dQ, dK, dV as Q, K, V.",
 )
 def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")

@@ -21,7 +21,8 @@ KERNEL = "aten/src/ATen/native/transformers"
     source=f"{KERNEL}/attention.cpp, native_multi_head_attention_cpu; one multiply-add = 2 FLOP",
     elementwise=FORMULATION,
     convention=IN_FULL,
-    shapes="query (B, T, d), key and value (B, S, d), h heads → O (B, T, d), weights (B, T, S), or (B, h, T, S) where not averaged.",
+    shapes="query (batch, queries, width), key and value (batch, keys, width) → O (batch, queries, width), weights (batch, queries, keys),"
+    " or (batch, heads, queries, keys) where not averaged.",
 )
 def multi_head_attention(op: Operator) -> Cost:
     heads = op.value("num_head")
@@ -35,7 +36,7 @@ def multi_head_attention(op: Operator) -> Cost:
     source=f"{KERNEL}/transformer.cpp, transformer_encoder_layer_forward; one multiply-add = 2 FLOP",
     elementwise=FORMULATION,
     convention=IN_FULL,
-    shapes="src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d).",
+    shapes="src (batch, tokens, width), W₁ (inner width, width), W₂ (width, inner width) → (batch, tokens, width).",
 )
 def encoder_layer(op: Operator) -> Cost:
     x, wide = op.tensor("src"), op.shape("ffn_weight_1")[0]

@@ -141,3 +141,23 @@ def test_every_optimizer_says_why_it_keeps_its_state(optimizer: str, derived: De
 
     assert bool(steps) == (optimizer != "sgd")
     assert [] == [s.title for s in steps if "←" not in s.because or "these tensors" in s.because]
+
+
+def test_a_peak_candidate_says_whose_outputs_are_temporary(derived: Derived) -> None:
+    """The gradients of the scores before and after the log-softmax, 4·B·T·V bytes each, and that of the loss, 4 bytes. Of the saved tensors,
+    the ids and the targets of 8·B·T bytes are inputs."""
+    reason = because(derived("gpt2"), "memory.peak", "backward, after _log_softmax_backward_data at (loss)")
+
+    assert reason.endswith(
+        "; temporary: outputs of ones_like, nll_loss_backward and _log_softmax_backward_data at (loss);"
+        " activation: activations.bytes without the 16·B·T bytes of model inputs, which count as input"
+    )
+
+
+def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activations(derived: Derived) -> None:
+    """Later in the backward some are freed."""
+    steps = [s for s in derived("gpt2").steps if s.quantity == "memory.peak" and s.rule == "live storages by role"]
+
+    assert len(steps) == 20
+    assert [s.title for s in steps if "activations.bytes" in s.because] == ["backward, after _log_softmax_backward_data at (loss)"]
+    assert all("; temporary: outputs of " in s.because for s in steps)
