@@ -1,5 +1,4 @@
-"""What the live bytes of a peak candidate consist of, in words: whose outputs are temporary, and how activations relate to their quantity.
-"""
+"""What the live bytes of a peak candidate are, in words: whose outputs are temporary, and how activations relate to their quantity."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ CONVENTION = "positions in the padding are counted; a group sees only its own ch
     source=SOURCE,
     elementwise="the bias is one addition per result element",
     convention=CONVENTION,
-    shapes="x (batch, channels in, *s), w (channels out, channels in / groups, *kernel), b (channels out) → y (batch, channels out, *t); transposed: w (channels in, channels out / groups, *kernel).",
+    shapes="x (batch, channels in, *s), w (channels out, channels in / groups, *kernel), b (channels out) → y (batch, channels"
+    " out, *t); transposed: w (channels in, channels out / groups, *kernel).",
 )
 def convolution(op: Operator) -> Cost:
     batch, _, *positions = op.shape("input") if op.value("transposed") else op.out.shape
@@ -29,7 +30,8 @@ def convolution(op: Operator) -> Cost:
     source=SOURCE,
     elementwise="the sum db of n elements is n − 1 additions",
     convention=CONVENTION,
-    shapes="dy (batch, channels out, *t), x (batch, channels in, *s), w (channels out, channels in / groups, *kernel) → dx, dw, db as output_mask requests.",
+    shapes="dy (batch, channels out, *t), x (batch, channels in, *s), w (channels out, channels in / groups, *kernel) → dx, dw,"
+    " db as output_mask requests.",
 )
 def convolution_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")

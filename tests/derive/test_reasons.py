@@ -144,8 +144,8 @@ def test_every_optimizer_says_why_it_keeps_its_state(optimizer: str, derived: De
 
 
 def test_a_peak_candidate_says_whose_outputs_are_temporary(derived: Derived) -> None:
-    """The gradients of the scores before and after the log-softmax, 4·B·T·V bytes each, and that of the loss, 4 bytes. Of the saved tensors,
-    the ids and the targets of 8·B·T bytes are inputs."""
+    """The gradients of the scores before and after the log-softmax, 4·B·T·V bytes each, and that of the loss, 4 bytes. Of the saved
+    tensors, the ids and the targets of 8·B·T bytes are inputs."""
     reason = because(derived("gpt2"), "memory.peak", "backward, after _log_softmax_backward_data at (loss)")
 
     assert reason.endswith(
