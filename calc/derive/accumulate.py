@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from calc.derive.active import ParameterUse, parameter_use
-from calc.derive.backward_matmuls import ForwardMatmuls, forward_matmuls, gradient_of, product_of
+from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, forward_matmuls, gradient_of, product_of
 from calc.derive.model_parts import ModelParts, model_parts
+from calc.derive.names import MODEL_INPUT
+from calc.derive.saved_for import SavedAs, SavedUses
 from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
@@ -24,6 +26,9 @@ SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
 
+# Labels of the parameters that one token uses.
+EXPERTS, TABLE = "elements of a token's experts", "elements of the table"
+
 
 @dataclass(frozen=True, slots=True)
 class CountedAddend:
@@ -32,7 +37,7 @@ class CountedAddend:
     ``factors`` is the product as the rule states it; ``count`` its value. A factor that is a tuple is a sum of products. ``rule`` names
     the operator's rule or the kind of tensor, ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a
     module path.
-    ``saved_for`` is the operator whose backward needs a saved tensor.
+    ``uses``: as what operators save a tensor for their backwards.
     """
 
     quantity: str
@@ -42,7 +47,7 @@ class CountedAddend:
     factors: tuple[Any, ...]
     amount: Amount
     part: str = ""
-    saved_for: str = ""
+    uses: tuple[SavedAs, ...] = ()
 
     @property
     def count(self) -> Any:
@@ -92,7 +97,7 @@ class Accumulator:
             active, shape = use.active[name], tuple(self.read(s) for s in tensor.shape) or (1,)
             count = math.prod(active.factors)
             if not use.reason and count != 0:
-                label = "elements of a token's experts" if active.routed else "elements"
+                label = EXPERTS if active.routed else TABLE if name in use.tables else "elements"
                 yield CountedAddend("parameters.active", name, "parameter", label, active.factors, Amount(count, Unit.ELEMENT))
             if name not in use.embeddings:
                 amount = Amount(math.prod(shape), Unit.ELEMENT)
@@ -114,15 +119,15 @@ class Accumulator:
 
     def _activations(self, trace: StepTrace, parts: ModelParts) -> Iterator[CountedAddend]:
         own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
-        full_tensors, readers = _largest_by_storage(trace), _saved_arguments(trace)
+        full_tensors, uses = _largest_by_storage(trace), _uses(trace)
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
             if tensor.storage not in own:
-                source = f"{tensor.dtype} model input" if trace.storages[tensor.storage].role == "input" else tensor.dtype
-                arguments = readers.get((saved.module_path, saved.op, tensor.storage), ())
-                argument_note = f" ({', '.join(arguments)})" if len(arguments) > 1 else ""
-                label = f"{source} saved for the backward of {saved.op}{argument_note}"
+                mine = uses[saved.module_path, saved.op, tensor.storage]
+                source = f" ({MODEL_INPUT})" if trace.storages[tensor.storage].role == "input" else ""
+                names = ", ".join(filter(None, dict.fromkeys(use.name for use in mine)))
+                label = f"{tensor.dtype}{f' {names}' if names else ''}{source} saved for the backward of {saved.op}"
                 entry = self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
-                yield replace(entry, part=parts.of_saved(saved), saved_for=saved.op)
+                yield replace(entry, part=parts.of_saved(saved), uses=mine)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
         state = {t.storage: t for _, _, t in trace.state}
@@ -303,17 +308,13 @@ def _largest_by_storage(trace: StepTrace) -> dict[int, Tensor]:
     return largest
 
 
-def _saved_arguments(trace: StepTrace) -> dict[tuple[str, str, int], tuple[str, ...]]:
-    """(module path, operator, storage) → the operator's arguments that are views of the storage, for operators that autograd saves for."""
-    saving = {(s.module_path, s.op) for s in trace.saved}
-    arguments: dict[tuple[str, str, int], tuple[str, ...]] = {}
-    for op in trace.ops:
-        if op.step == 1 and op.phase == "forward" and (op.module_path, op.name) in saving:
-            for name, value in op.args:
-                if isinstance(value, Tensor):
-                    key = (op.module_path, op.name, value.storage)
-                    arguments[key] = tuple(dict.fromkeys((*arguments.get(key, ()), name)))
-    return arguments
+def _uses(trace: StepTrace) -> dict[tuple[str, str, int], tuple[SavedAs, ...]]:
+    """(module path, operator, storage) → as what the operator saves the views of the storage."""
+    uses: dict[tuple[str, str, int], tuple[SavedAs, ...]] = {}
+    for saved, use in SavedUses(trace):
+        key = (saved.module_path, saved.op, saved.tensor.storage)
+        uses[key] = tuple(dict.fromkeys((*uses.get(key, ()), use)))
+    return uses
 
 
 def _computes(op: Op, forward: ForwardMatmuls) -> str:
@@ -333,7 +334,7 @@ def _credited(term: Term, length: Any) -> Term:
     for _ in range(2):
         factors.remove(length)
     first = factors.index(2)
-    return Term(f"{term.name}, causal", (*factors[:first], *factors[first + 1 :], length, length + 1))
+    return Term(f"{term.name}{CAUSAL}", (*factors[:first], *factors[first + 1 :], length, length + 1))
 
 
 def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tuple[Any, Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import sympy as sp
@@ -100,8 +100,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, *
 def _without_steps(
     graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any, in_general: bool
 ) -> tuple[Derivation, _StepsOf]:
-    saved = cache(lambda: () if "activations.bytes" in graph.unknown else saved_tensors(analysis, values))
-    maker = StepMaker(analysis, values, saved)
+    maker = StepMaker(analysis, values)
     compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
     derivation = Derivation(
@@ -116,7 +115,7 @@ def _without_steps(
         certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), compared) for c in graph.certificates),
         provenance=graph.provenance,
         notes=graph.notes,
-        saved=saved(),
+        saved=() if "activations.bytes" in graph.unknown else saved_tensors(analysis, values),
         spec=spec,
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},

@@ -13,6 +13,7 @@ from typing import Any
 from sympy.polys.domains import QQ
 
 from calc.derive.accumulate import CountedAddend
+from calc.derive.saved_for import SavedAs
 from calc.graph.step import StepTrace
 from calc.graph.unrolling import numbered_children
 from calc.symbolic.algebra import Algebra, Poly
@@ -146,8 +147,8 @@ def _children(trace: StepTrace) -> dict[str, frozenset[int]]:
 class Group:
     """Equal addends of one quantity: same module path (loop indices as ``*``), rule, label, amount and part of the model.
 
-    ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts). ``saved_for`` is the operator whose backward
-    needs a saved tensor.
+    ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts). ``uses``: as what operators
+    save a tensor for their backwards.
     """
 
     quantity: str
@@ -159,7 +160,7 @@ class Group:
     times: Poly
     unit: Unit
     part: str = ""
-    saved_for: str = ""
+    uses: tuple[SavedAs, ...] = ()
 
     @property
     def total(self) -> Poly:
@@ -170,6 +171,7 @@ def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, in
     """Groups of the entries of several traces, in the order of the first trace that has them."""
     counts: dict[Any, list[int]] = {}
     samples: dict[Any, CountedAddend] = {}
+    uses: dict[Any, dict[SavedAs, None]] = {}
     for i, entries in enumerate(runs):
         for entry in entries:
             part = module_paths.general(entry.part)
@@ -178,6 +180,8 @@ def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, in
                 counts[key] = [0] * len(runs)
                 samples[key] = entry
             counts[key][i] += 1
+            if entry.uses:
+                uses.setdefault(key, {}).update(dict.fromkeys(entry.uses))
     return [
         Group(
             key[0],
@@ -189,7 +193,7 @@ def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, in
             interpolate([unit * n for n in number]),
             samples[key].amount.unit,
             key[4],
-            samples[key].saved_for,
+            tuple(uses.get(key, ())),
         )
         for key, number in counts.items()
     ]
@@ -201,7 +205,8 @@ def without_parts(groups: Iterable[Group]) -> list[Group]:
     for g in groups:
         key = (g.quantity, g.module_path, g.rule, g.label, g.each)
         first = joined.get(key)
-        joined[key] = replace(first or g, times=first.times + g.times if first else g.times, part="")
+        uses = tuple(dict.fromkeys((*(first.uses if first else ()), *g.uses)))
+        joined[key] = replace(first or g, times=first.times + g.times if first else g.times, part="", uses=uses)
     return [*joined.values()]
 
 

@@ -5,7 +5,7 @@ of activations alone (a softmax follows the scores Q Kᵀ and precedes the mix P
 
 * a projection of queries, keys or values where a product of attention takes what it alone computes, and the attention output where it takes
   what attention alone computes;
-* the router where the choice of experts takes its result, and the head where the loss does;
+* the router where the choice of experts takes its result, and the head where the loss does, unless no weight is in a module;
 * feed-forward where only an activation function is between two of them, unless the model has nothing else.
 
 Every other matmul is a part of its own, by its module path. An operator without a matmul belongs to the part of its module. In a module of
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
-from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
+from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, differentiated
 from calc.derive.part_names import (
     ATTENTION,
     EMBEDDING,
@@ -157,7 +157,7 @@ def _by_operator(flow: _Sources) -> dict[int, str]:
     parts |= {i: PROJECT for i, m in weighted.items() if m.every_source and m.every_source <= attending}
     both = [flow.matmuls[i] for i in sorted(flow.scores | attending)]
     parts |= {i: QKV for product in both for of in product.sources if len(of) == 1 for i in of if i in weighted}
-    heads = {*_heads(flow, weighted)}
+    heads = {*_heads(flow, weighted)} if parts or not _are_of_no_module(flow) else set()
     parts |= dict.fromkeys(heads if flow.matmuls.keys() - heads else (), HEAD) | {i: ROUTER for i in flow.routers if i in weighted}
     feed_forward = {*_feed_forward({i: m for i, m in weighted.items() if i not in parts}, flow.routers)}
     if any(i not in feed_forward and parts.get(i) != HEAD for i in flow.matmuls):
@@ -165,6 +165,11 @@ def _by_operator(flow: _Sources) -> dict[int, str]:
     parts |= dict.fromkeys(flow.scores & products.keys(), SCORES) | dict.fromkeys(mixes, MIX) | dict.fromkeys(attending - mixes, ATTENTION)
     unplaced = {i: m for i, m in weighted.items() if i not in parts}
     return parts | dict(_inside_attention(unplaced, both, _paths_of(flow, parts)))
+
+
+def _are_of_no_module(flow: _Sources) -> bool:
+    """Whether all weights are the model's own, in no module: without attention or experts, the last of them is one more factor."""
+    return all("." not in flow.use.names.get(m.weight or 0, "") for m in flow.matmuls.values())
 
 
 def _routed(use: ParameterUse) -> frozenset[str]:
@@ -226,8 +231,9 @@ class ModelParts:
     products: frozenset[str] = frozenset()
 
     def label(self, part: str, label: str) -> str:
-        """The name of an addend in its part: ``P V`` for the ``x W`` of a mix."""
-        return _UNFUSED.get((part, label), label) if part in self.products else label
+        """The name of an addend in its part: ``P V`` for the ``x W`` of a mix, under a causal mask too."""
+        name, causal, _ = label.partition(CAUSAL)
+        return f"{_UNFUSED.get((part, name), name)}{causal}" if part in self.products else label
 
     def of_operator(self, op: Op, quantity: str, label: str, forward: ForwardMatmuls) -> str:
         """The part of an addend of an operator's cost, or a module path."""
@@ -361,10 +367,11 @@ def _recomputed(trace: StepTrace, operators: Mapping[int, str]) -> Iterator[tupl
 def _below(flow: _Sources, operators: Mapping[int, str]) -> dict[str, frozenset[str]]:
     """The parts of the matmuls in each module, and in all modules around it."""
     below: dict[str, set[str]] = {}
+    named = {*NAMES, *flow.use.names.values()}  # a weight of no module has its own name
     for i, matmul in flow.matmuls.items():
         around = matmul.module_path
         while around:
-            below.setdefault(around, set()).add(operators[i] if operators[i] in NAMES else _OWN)
+            below.setdefault(around, set()).add(operators[i] if operators[i] in named else _OWN)
             around = around.rpartition(".")[0]
     return {path: frozenset(parts) for path, parts in below.items()}
 

@@ -36,11 +36,12 @@ class LivePoint:
 
 @dataclass(frozen=True, slots=True)
 class PeakCandidate:
-    """A point of the step that can be the peak: its closed form, and its parts by role."""
+    """A point of the step that can be the peak: its closed form, its parts by role, and the index of its event in the first trace."""
 
     label: Label
     live: Poly
     parts: Mapping[str, Poly]
+    event: int = -1
 
 
 def place_of(peak: PeakCandidate) -> PeakPlace:
@@ -264,7 +265,12 @@ def peak_candidates(
     labels = undominated(live, shift)
     parts = [parts_at(trace, [run[label].event for label in labels], algebra.parse) for trace, run in zip(traces, runs, strict=True)]
     return tuple(
-        PeakCandidate(label, live[label], _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate))
+        PeakCandidate(
+            label,
+            live[label],
+            _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate),
+            runs[0][label].event,
+        )
         for label in labels
     )
 

@@ -32,7 +32,9 @@ QUANTITIES: dict[str, Definition] = {
     for definition in (
         Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
         Definition(
-            "parameters.active", Unit.ELEMENT, "parameters that one token uses: of the experts its own, of embeddings the whole table"
+            "parameters.active",
+            Unit.ELEMENT,
+            "parameters that one token uses: whole embedding tables, and of experts only those it is routed to",
         ),
         Definition(
             "parameters.non_embedding",

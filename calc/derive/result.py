@@ -132,7 +132,7 @@ class SavedTensor:
     ``tensor`` names the operator that computes it, ``module_path`` where it is saved, ``operator`` the one whose backward needs it, and
     ``node`` that operator's autograd node. A tensor whose storage is counted already names the first row in ``same_as`` and counts 0. A
     ``part`` of a storage keeps the whole storage alive. An axis is ``SEVERAL`` where it differs between the tensors of a row, for example
-    from iteration to iteration; ``expr`` is the sum.
+    from iteration to iteration; ``expr`` is the sum. ``role`` is its name in the equations of that operator: x, Q, mean.
     """
 
     tensor: TensorName
@@ -148,6 +148,7 @@ class SavedTensor:
     because: str
     same_as: SavedBefore | None = None
     part: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

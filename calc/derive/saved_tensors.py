@@ -6,21 +6,17 @@ row; the other rows name that one and count 0.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
-from typing import Any
 
 from calc.derive.analysis import Analysis
 from calc.derive.names import MODEL_INPUT, SavedBefore, TensorName
 from calc.derive.result import SEVERAL, SavedTensor
-from calc.graph.step import Op, Saved, StepTrace, Tensor, bare_name
+from calc.derive.saved_for import SavedAs, SavedUses, base, table
+from calc.graph.step import Op, Saved, StepTrace, Tensor
 from calc.symbolic.algebra import Poly
 from calc.units import item_size
 
-IN_GENERAL = "its backward reads it"
 _STEP = 1  # autograd was watched in the first step
 
 
@@ -35,6 +31,7 @@ class _SavedRow:
     operator: str
     node: str
     because: str
+    role: str
     same_as: SavedBefore | None
     part: bool
     each: Poly
@@ -117,6 +114,7 @@ def _written(
         because=saved_row.because,
         same_as=saved_row.same_as,
         part=saved_row.part,
+        role=saved_row.role,
     )
 
 
@@ -126,11 +124,9 @@ class _Reader:
     def __init__(self, trace: StepTrace, analysis: Analysis) -> None:
         self.trace, self.analysis = trace, analysis
         self._own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
-        self._ran: dict[tuple[str, str], list[Op]] = {}
         self._made: dict[int, tuple[Op, int]] = {}
         for op in trace.ops:
             if op.step == _STEP and op.phase in ("forward", "backward"):
-                self._ran.setdefault((op.name, op.module_path), []).append(op)
                 for place, tensor in enumerate(op.outputs):
                     self._made.setdefault(tensor.storage, (op, place))
         # The backward's nodes by operator: MmBackward0 is that of mm.
@@ -139,34 +135,30 @@ class _Reader:
     def rows(self) -> Iterator[_SavedRow]:
         """One row for each saved tensor except parameters and buffers, which are allocated anyway."""
         first: dict[int, SavedBefore] = {}
-        before: dict[tuple[int, str, str], int] = {}
-        for saved in self.trace.saved:
+        for saved, use in SavedUses(self.trace):
             storage = saved.tensor.storage
             if storage in self._own:
                 continue
-            key = (storage, saved.module_path, saved.op)
-            argument = self._argument(saved, before.get(key, 0))
-            before[key] = before.get(key, 0) + 1
             name = self._name(saved.tensor)
-            yield self._row(saved, name, argument, first.get(storage))
+            yield self._row(saved, name, use, first.get(storage))
             first.setdefault(storage, SavedBefore(name, self._general(saved.module_path)))
 
-    def _row(self, saved: Saved, name: TensorName, argument: str, same_as: SavedBefore | None) -> _SavedRow:
+    def _row(self, saved: Saved, name: TensorName, use: SavedAs, same_as: SavedBefore | None) -> _SavedRow:
         parse = self.analysis.algebra.parse
         shape = tuple(parse(s) for s in saved.tensor.shape)
         nbytes = parse(self.trace.storages[saved.tensor.storage].nbytes)
         elements = parse(item_size(saved.tensor.dtype))
         for size in shape:
             elements = elements * size
-        base = _base(saved.op)
         return _SavedRow(
             tensor=name,
             module_path=self._general(saved.module_path),
             shape=shape,
             dtype=saved.tensor.dtype,
             operator=saved.op,
-            node=self._nodes.get(f"{_plain(base.removesuffix('_forward'))}backward", ""),
-            because=reason(base, argument),
+            node=self._nodes.get(f"{_plain(use.operator.removesuffix('_forward'))}backward", ""),
+            because=use.because,
+            role=use.name,
             same_as=same_as,
             part=elements != nbytes,
             each=parse(0) if same_as else nbytes,
@@ -174,17 +166,6 @@ class _Reader:
 
     def _general(self, module_path: str) -> str:
         return self.analysis.module_paths.place(module_path)[0]
-
-    def _argument(self, saved: Saved, before: int) -> str:
-        """The tensor's role in the operator that needs it: the name of an argument, or the position of a result.
-
-        Autograd has neither. Of several candidates, ``before`` are used already.
-        """
-        ran = self._ran.get((saved.op, saved.module_path), ())
-        matches = [place for op in ran for place in _places(op, saved.tensor)]
-        reasons = _table().get(_base(saved.op), {})
-        likely = [place for place in matches if place in reasons] or matches
-        return likely[min(before, len(likely) - 1)] if likely else ""
 
     def _name(self, tensor: Tensor) -> TensorName:
         """A name of the tensor, by the operator that allocated its storage."""
@@ -198,38 +179,10 @@ class _Reader:
 
 def made_by(op: Op, place: int, general: Callable[[str], str]) -> TensorName:
     """A name of a tensor by its operator: which result, and at which module path."""
-    names = _table().get(_base(op.name), {}).get("names", ())
+    names = table().get(base(op.name), {}).get("names", ())
     result = names[place] if place < len(names) and len(op.outputs) > 1 else ""
-    return TensorName(result, operator=_base(op.name).strip("_"), module_path=general(op.module_path))
-
-
-def _places(op: Op, tensor: Tensor) -> list[str]:
-    """Arguments and results of ``op`` on the tensor's storage: those with the same shape, if any."""
-    arguments = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
-    candidates = [*arguments, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
-    mine = [(place, value) for place, value in candidates if isinstance(value, Tensor) and value.storage == tensor.storage]
-    return [place for place, value in mine if value == tensor] or [place for place, _ in mine]
-
-
-def _base(operator: str) -> str:
-    """``aten.relu_.default`` → ``relu``; names outside of ATen are unchanged."""
-    if not operator.startswith("aten."):
-        return operator
-    name = bare_name(operator)
-    return name.rstrip("_") if not name.startswith("__") else name
+    return TensorName(result, operator=base(op.name).strip("_"), module_path=general(op.module_path))
 
 
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    entries = tomllib.loads(resources.files("calc").joinpath("data/why_saved.toml").read_text(encoding="utf-8"))
-    return {name: entries[entry["like"]] if "like" in entry else entry for name, entry in entries.items()}
-
-
-def reason(operator: str, argument: str) -> str:
-    """Why the backward of ``operator`` reads that argument, or that result."""
-    reasons = _table().get(operator, {})
-    return str(reasons.get(argument, reasons.get("any", IN_GENERAL)))

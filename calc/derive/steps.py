@@ -13,21 +13,19 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
+from calc.derive import peak_roles
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
-from calc.derive.result import SUBSTITUTION, SavedTensor, Step, StepCheck, StepReason
-from calc.derive.saved_tensors import IN_GENERAL
+from calc.derive.reasons import COUNTS, Reasons
+from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
 from calc.graph.step import bare_name
-from calc.rules.registry import Rule
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum
-from calc.symbolic.writer import TextWriter
 
-_COUNTS = TextWriter("·", "/", "^")
 _HOLDS = StepCheck("symbolic", "holds")
 
 
@@ -39,12 +37,10 @@ def tree(algebra: Algebra, poly: Poly, counts: Collection[str] = ()) -> Expressi
 
 @dataclass
 class StepMaker:
-    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions. ``saved`` returns the
-    tensors saved for backward."""
+    """Makes the steps of one derivation. Its polynomials are in basis symbols; steps show the model's dimensions."""
 
     analysis: Analysis
     sizes: Mapping[str, int]
-    saved: Callable[[], Sequence[SavedTensor]] = tuple
     steps: list[Step] = field(default_factory=list)
     _counts: dict[str, Poly] = field(default_factory=dict)
     _later: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
@@ -184,7 +180,7 @@ class StepMaker:
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
         operators = tuple(r for r in rules if r.startswith("aten."))
-        why = StepReason(rule, self._because(quantity, [g for g, _ in node.own]), operators)
+        why = StepReason(rule, self._reasons.of(quantity, [g for g, _ in node.own]), operators)
         shown = self.make(quantity, StepPlace(node.path), before, total, why)
         return _Part(node.path, shown, total)
 
@@ -193,10 +189,10 @@ class StepMaker:
         operator = g.rule.startswith("aten.")
         number = self._tree(self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        count, _ = _COUNTS.written(number)
+        count, _ = COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
-        because = f"{self._because(quantity, [g])}; {several}"
+        because = f"{self._reasons.of(quantity, [g])}; {several}"
         shown = self.make(quantity, StepPlace(g.module_path), before, g.total, StepReason(g.rule, because, (g.rule,) if operator else ()))
         return _Part(f"{g.module_path} ({times})", shown, g.total)
 
@@ -232,34 +228,9 @@ class StepMaker:
             return Sum(tuple(Product(self._factors(product)) for product in factor))
         return Number(factor) if isinstance(factor, int) else self._tree(self.analysis.fold(factor))
 
-    def _because(self, quantity: str, groups: Sequence[Group]) -> str:
-        """Why these groups of one module have their amounts."""
-        rules = dict.fromkeys(g.rule for g in groups)
-        stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
-        if quantity.startswith("bytes_moved"):
-            return _TRANSFERS
-        if quantity == "activations.bytes" and (reasons := self._why_saved(groups[0].module_path, groups)):
-            return reasons
-        if not stated:
-            return _REASONS.get(quantity, "a tensor takes the bytes of one element times its number of elements; a storage counts once")
-        if len(stated) == 1:
-            return _argument(stated[0])
-        return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
-
-    def _why_saved(self, module_path: str, groups: Sequence[Group]) -> str:
-        """Why the backward needs the saved tensors of these groups; empty where the table of reasons does not say."""
-        operators = {g.saved_for for g in groups}
-        reasons = dict.fromkeys(because for operator, because in self._needed.get(module_path, ()) if operator in operators)
-        return f"{'; '.join(reasons)}; a storage counts once" if reasons else ""
-
     @cached_property
-    def _needed(self) -> Mapping[str, list[tuple[str, str]]]:
-        """Module path → (operator, why its backward needs a tensor), of the tensors that count there."""
-        reasons: dict[str, list[tuple[str, str]]] = {}
-        for row in self.saved():
-            if row.because != IN_GENERAL and not row.same_as:
-                reasons.setdefault(row.module_path, []).append((row.operator, row.because))
-        return reasons
+    def _reasons(self) -> Reasons:
+        return Reasons(self.analysis.registry, self.analysis.graph.options.get("optimizer", ""), self._factor)
 
     # -- composed quantities and peaks --------------------------------------------------------------------------------
 
@@ -271,11 +242,11 @@ class StepMaker:
     def peak(self, quantity: str, peaks: Sequence[PeakCandidate]) -> None:
         """Each peak candidate from its parts, then their maximum."""
         sums: list[Expression] = []
-        for peak in peaks:
+        for peak, because in zip(peaks, peak_roles.reasons(self.analysis, peaks), strict=True):
             parts = {role: p for role, p in peak.parts.items() if p != 0}
             before = Sum(tuple(Labelled(self._tree(self.analysis.fold(p)), role) for role, p in parts.items()))
             sums.append(before)
-            self.make(quantity, place_of(peak), before, peak.live, _BY_ROLE)
+            self.make(quantity, place_of(peak), before, peak.live, StepReason(_BY_ROLE, because))
         if len(peaks) > 1:
             collected = display.maximum(self._tree(self.analysis.fold(p.live)) for p in peaks)
             equal = all(self._inner_value(before) == peak.live for before, peak in zip(sums, peaks, strict=True))
@@ -306,42 +277,11 @@ class StepMaker:
 # Number of random sizes at which a maximum is compared before and after collecting terms.
 _POINTS, _MOST_DRAWN = 5, 1000
 
-_BY_ROLE = StepReason(
-    "live storages by role",
-    "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add",
-)
-
+_BY_ROLE = "live storages by role"
 _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
     " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"
 )
-
-_TRANSFERS = (
-    "each operator reads the distinct elements it needs and writes its results, once each: number of equal tensors · bytes of one"
-    " element · shape"
-)
-
-_REASONS = {
-    "parameters": "a parameter has as many elements as the product of its sizes; tied weights share one storage, which counts once",
-    "parameters.active": "a token uses every weight as a whole, but of stacked experts only those that its router chooses",
-    "parameters.non_embedding": "a parameter has as many elements as the product of its sizes; embedding tables and heads of"
-    " their shape are left out",
-    "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times number of elements",
-    "optimizer_state.bytes": "the optimizer keeps these tensors for the weight: bytes of one element times number of elements",
-    "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
-    "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
-}
-
-
-def _statement(rule: Rule) -> str:
-    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}"
-
-
-def _argument(rule: Rule) -> str:
-    """What the operator computes, with which shapes, and why it has this count."""
-    shapes = f", with {rule.shapes.rstrip('.')}" if rule.shapes else ""
-    return f"{rule.statement}{shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
-
 
 @dataclass(frozen=True, slots=True)
 class _Part:

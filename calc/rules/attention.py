@@ -14,7 +14,9 @@ from calc.rules.shapes import each, optional, reductions
 
 FORWARD = "two matmuls; one multiply-add = 2 FLOP"
 BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matmuls, of which the first recomputes one of the forward"
-CONVENTION = "attention in full T·S; elementwise work of the mathematical formulation"
+IN_FULL = "every pair of a query and a key counts, masked or not"
+OPERANDS = "Q (batch, heads, queries, width), K (batch, key heads, keys, width), V (batch, key heads, keys, value width)"
+FORMULATION = "the mathematical formulation, operation by operation"
 
 
 @rule(
@@ -24,8 +26,9 @@ CONVENTION = "attention in full T·S; elementwise work of the mathematical formu
     "aten._scaled_dot_product_cudnn_attention.default",
     statement="O = softmax(Q Kᵀ · scale + mask) V",
     source=FORWARD,
-    convention=CONVENTION,
-    shapes="Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T).",
+    elementwise=FORMULATION,
+    convention=IN_FULL,
+    shapes=f"{OPERANDS} → O (batch, heads, queries, value width), log-sum-exp (batch, heads, queries).",
 )
 def attention(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
@@ -55,8 +58,9 @@ def attention(op: Operator) -> Cost:
     "aten._scaled_dot_product_cudnn_attention_backward.default",
     statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP − Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P recomputed from Q Kᵀ",
     source=BACKWARD,
-    convention=CONVENTION,
-    shapes="dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V.",
+    elementwise=FORMULATION,
+    convention=IN_FULL,
+    shapes=f"dO (batch, heads, queries, value width), {OPERANDS} → dQ, dK, dV as Q, K, V.",
 )
 def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")

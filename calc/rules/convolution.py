@@ -13,8 +13,10 @@ CONVENTION = "positions in the padding are counted; a group sees only its own ch
     "aten.convolution.default",
     statement="y = x ⋆ w + b",
     source=SOURCE,
+    elementwise="the bias is one addition per result element",
     convention=CONVENTION,
-    shapes="x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t); transposed: w (C, O/groups, *k).",
+    shapes="x (batch, channels in, *s), w (channels out, channels in / groups, *kernel), b (channels out) → y (batch, channels"
+    " out, *t); transposed: w (channels in, channels out / groups, *kernel).",
 )
 def convolution(op: Operator) -> Cost:
     batch, _, *positions = op.shape("input") if op.value("transposed") else op.out.shape
@@ -26,8 +28,10 @@ def convolution(op: Operator) -> Cost:
     "aten.convolution_backward.default",
     statement="dx = dy ⋆ᵀ w, dw = x ⋆ dy, db = Σ dy",
     source=SOURCE,
+    elementwise="the sum db of n elements is n − 1 additions",
     convention=CONVENTION,
-    shapes="dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask requests.",
+    shapes="dy (batch, channels out, *t), x (batch, channels in, *s), w (channels out, channels in / groups, *kernel) → dx, dw,"
+    " db as output_mask requests.",
 )
 def convolution_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")

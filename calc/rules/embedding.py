@@ -15,7 +15,7 @@ GATHER = "reads one table element per result element, and the indices"
     statement="y[i] = weight[indices[i]]",
     source="moves elements: no arithmetic",
     convention=GATHER,
-    shapes="weight (V, d), indices (*) → y (*, d).",
+    shapes="weight (rows, width), indices (*) → y (*, width).",
 )
 def embedding(op: Operator) -> Cost:
     return Cost(reads=((op.out.numel, op.tensor("weight").dtype), *whole(op.tensor("indices"))))
@@ -26,7 +26,7 @@ def embedding(op: Operator) -> Cost:
     statement="dweight[indices[i]] += dy[i]",
     source="torch._decomp.decompositions.embedding_dense_backward: one addition per source element",
     convention="writes all of the gradient, which starts at zero",
-    shapes="dy (*, d), indices (*) → dweight (V, d).",
+    shapes="dy (*, width), indices (*) → dweight (rows, width).",
 )
 def embedding_backward(op: Operator) -> Cost:
     shape = op.shape("grad_output")
@@ -51,7 +51,7 @@ def _looked_up(op: Operator, width: Factor) -> tuple[Factor, ...]:
     statement="y[b] = Σ weight[indices[i]] (or its mean, or largest) over the indices of bag b",
     source=BAGS,
     convention=GATHER + "; " + NO_EMPTY,
-    shapes="weight (V, d), indices (n), offsets (bags) → y (bags, d), and which index is of which bag.",
+    shapes="weight (rows, width), indices (n), offsets (bags) → y (bags, width), and which index is of which bag.",
 )
 def embedding_bag(op: Operator) -> Cost:
     weight = op.tensor("weight")
@@ -67,7 +67,7 @@ def embedding_bag(op: Operator) -> Cost:
     statement="dweight[indices[i]] += dy[bag of i] (divided for a mean, times the weight of i)",
     source=BAGS + ": its gradient goes to each of them",
     convention="writes all of the gradient; " + NO_EMPTY,
-    shapes="dy (bags, d), indices (n) → dweight (V, d).",
+    shapes="dy (bags, width), indices (n) → dweight (rows, width).",
 )
 def embedding_bag_backward(op: Operator) -> Cost:
     dy, mode = op.tensor("grad"), op.value("mode")
@@ -84,7 +84,7 @@ def embedding_bag_backward(op: Operator) -> Cost:
     statement="dw[i] = dy[bag of i] · weight[indices[i]]",
     source="one product of two rows for each index",
     convention=GATHER,
-    shapes="dy (bags, d), weight (V, d), indices (n) → dw (n).",
+    shapes="dy (bags, width), weight (rows, width), indices (n) → dw (n).",
 )
 def embedding_bag_weights_backward(op: Operator) -> Cost:
     weight = op.tensor("weight")

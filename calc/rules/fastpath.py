@@ -6,21 +6,23 @@ the matmul (B·T·d), a softmax over all scores, masked positions counted in ful
 
 from __future__ import annotations
 
+from calc.rules.attention import FORMULATION, IN_FULL
 from calc.rules.normalization import layer_norm
 from calc.rules.pointwise import gelu
 from calc.rules.registry import Cost, Factor, Operator, Term, View, rule, term
 from calc.rules.shapes import each, reductions
 
 KERNEL = "aten/src/ATen/native/transformers"
-CONVENTION = "attention in full T·S; elementwise work of the mathematical formulation"
 
 
 @rule(
     "aten._native_multi_head_attention.default",
     statement="O = softmax(Q Kᵀ / √k) V Wₒ + bₒ, with Q, K, V = x W + b",
     source=f"{KERNEL}/attention.cpp, native_multi_head_attention_cpu; one multiply-add = 2 FLOP",
-    convention=CONVENTION,
-    shapes="query (B, T, d), key and value (B, S, d), h heads → O (B, T, d), weights (B, T, S), or (B, h, T, S) where not averaged.",
+    elementwise=FORMULATION,
+    convention=IN_FULL,
+    shapes="query (batch, queries, width), key and value (batch, keys, width) → O (batch, queries, width), weights (batch, queries, keys),"
+    " or (batch, heads, queries, keys) where not averaged.",
 )
 def multi_head_attention(op: Operator) -> Cost:
     heads = op.value("num_head")
@@ -32,8 +34,9 @@ def multi_head_attention(op: Operator) -> Cost:
     "aten._transformer_encoder_layer_fwd.default",
     statement="x + attention, normalized, and x + W₂ φ(W₁ x + b₁) + b₂, normalized; each norm before its part where norm_first",
     source=f"{KERNEL}/transformer.cpp, transformer_encoder_layer_forward; one multiply-add = 2 FLOP",
-    convention=CONVENTION,
-    shapes="src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d).",
+    elementwise=FORMULATION,
+    convention=IN_FULL,
+    shapes="src (batch, tokens, width), W₁ (inner width, width), W₂ (width, inner width) → (batch, tokens, width).",
 )
 def encoder_layer(op: Operator) -> Cost:
     x, wide = op.tensor("src"), op.shape("ffn_weight_1")[0]

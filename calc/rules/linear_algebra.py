@@ -223,7 +223,7 @@ def _pairs(op: Operator) -> tuple[tuple[Factor, ...], Factor]:
     "aten._cdist_forward.default",
     statement="d[i,j] = (Σ |x[i] − y[j]|ᵖ)^(1/p)",
     source="the definition, operation by operation",
-    shapes="x (*, m, k), y (*, n, k) → d (*, m, n).",
+    shapes="x (*, m, q), y (*, n, q) → d (*, m, n).",
 )
 def distance(op: Operator) -> Cost:
     (pairs, width), order = _pairs(op), float(op.value("p"))
@@ -242,7 +242,7 @@ def distance(op: Operator) -> Cost:
     "aten._cdist_backward.default",
     statement="dx[i] = Σⱼ dd (x − y)|x − y|ᵖ⁻² / dᵖ⁻¹",
     source="the derivative, operation by operation; for the sum of sizes (p = 1) only signs",
-    shapes="dd (*, m, n), x (*, m, k), y (*, n, k), d (*, m, n) → dx (*, m, k).",
+    shapes="dd (*, m, n), x (*, m, q), y (*, n, q), d (*, m, n) → dx (*, m, q).",
 )
 def distance_backward(op: Operator) -> Cost:
     (pairs, width), order = _pairs(op), float(op.value("p"))
@@ -256,7 +256,7 @@ def distance_backward(op: Operator) -> Cost:
     "aten._euclidean_dist.default",
     statement="d[i,j] = √(|x[i]|² − 2 x[i]·y[j] + |y[j]|²)",
     source="torch._decomp.decompositions._euclidean_dist: one product of rows that are 2 longer; one multiply-add = 2 FLOP",
-    shapes="x (*, m, k), y (*, n, k) → d (*, m, n).",
+    shapes="x (*, m, q), y (*, n, q) → d (*, m, n).",
 )
 def euclidean(op: Operator) -> Cost:
     x, y = op.shape("x1"), op.shape("x2")

@@ -55,7 +55,7 @@ def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
     statement="ℒ = Σ −x[i, t[i]] / number of targets that are not ignored",
     source=DECOMPOSITION + "_nll_loss_forward",
     convention="reads one score per target; all positions are counted, ignored ones too; class weights multiply every score",
-    shapes="x (N, C, *) or (C), t (N, *) → ℒ () or (N, *), total weight ().",
+    shapes="x (batch, classes, *) or (classes), t (batch, *) → ℒ () or (batch, *), total weight ().",
 )
 def nll_loss(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
@@ -75,7 +75,7 @@ def nll_loss(op: Operator) -> Cost:
     statement="dx[i, c] = −[c = t[i]] weight[c] dℒ / total weight",
     source=DECOMPOSITION + "_nll_loss_backward",
     convention="the scores are not read, their gradient is written in full",
-    shapes="dℒ () or (N, *), x (N, C, *), t (N, *), total weight () → dx (N, C, *).",
+    shapes="dℒ () or (batch, *), x (batch, classes, *), t (batch, *), total weight () → dx (batch, classes, *).",
 )
 def nll_loss_backward(op: Operator) -> Cost:
     scores, upstream = op.tensor("self"), op.tensor("grad_output")
@@ -205,7 +205,7 @@ def binary_cross_entropy_with_logits(op: Operator) -> Cost:
 # -- connectionist temporal classification ----------
 
 CTC = "aten/src/ATen/native/LossCTC.cpp, operation by operation"
-PADDED = "all T steps and all 2 S + 1 places are counted, whatever the lengths; maxima and comparisons are 0"
+PADDED = "all steps and all 2 · labels + 1 places are counted, whatever the lengths; maxima and comparisons are 0"
 
 
 def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
@@ -218,10 +218,10 @@ def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
 @rule(
     "aten._ctc_loss.default",
     "aten._ctc_loss.Tensor",
-    statement="α[t, s] = log Σ exp α[t − 1, s − {0, 1, 2}] + x[t, l[s]], ℒ = −log Σ exp α[T, {2 S, 2 S + 1}]",
+    statement="α[t, s] = log Σ exp α[t − 1, s − {0, 1, 2}] + x[t, l[s]], ℒ = −log Σ exp of the last two places of α[steps]",
     source=CTC,
     convention=PADDED,
-    shapes="x (T, B, C), labels (B, S) or (all) → ℒ (B), α (B, T, 2 S + 1).",
+    shapes="x (steps, batch, classes), labels (batch, labels) or (all) → ℒ (batch), α (batch, steps, 2 · labels + 1).",
 )
 def ctc_loss(op: Operator) -> Cost:
     batch, steps, places = op.outputs[1].shape
@@ -236,7 +236,7 @@ def ctc_loss(op: Operator) -> Cost:
     statement="dx[t, c] = (exp x[t, c] − exp(log Σ exp (α + β)[t, s: l[s] = c] + ℒ − x[t, c])) dℒ, β as α from the other end",
     source=CTC,
     convention=PADDED,
-    shapes="dℒ (B), x (T, B, C), ℒ (B), α (B, T, 2 S + 1) → dx (T, B, C).",
+    shapes="dℒ (batch), x (steps, batch, classes), ℒ (batch), α (batch, steps, 2 · labels + 1) → dx (steps, batch, classes).",
 )
 def ctc_loss_backward(op: Operator) -> Cost:
     batch, steps, places = op.shape("log_alpha")

@@ -37,9 +37,9 @@ def soft_margin_loss_backward(op: Operator) -> Cost:
 
 @rule(
     "aten.multi_margin_loss.default",
-    statement="ℒ = mean over rows of Σⱼ max(0, margin − x[t] + x[j])ᵖ / C, j ≠ t",
+    statement="ℒ = mean over rows of Σⱼ max(0, margin − x[t] + x[j])ᵖ / classes, j ≠ t",
     source=DECOMPOSITION + "multi_margin_loss",
-    shapes="x (N, C), t (N) → ℒ (), or (N) without reduction.",
+    shapes="x (batch, classes), t (batch) → ℒ (), or (batch) without reduction.",
 )
 def multi_margin_loss(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
@@ -66,9 +66,9 @@ def _summed(scores: Shape, unreduced: Shape) -> tuple[Term, ...]:
 
 @rule(
     "aten.multi_margin_loss_backward.default",
-    statement="dx[j] = [z > 0] p zᵖ⁻¹ dℒ / C / n, dx[t] = −Σ of them",
+    statement="dx[j] = [z > 0] p zᵖ⁻¹ dℒ / classes / n, dx[t] = −Σ of them",
     source=RECOMPUTED,
-    shapes="dℒ () or (N), x (N, C), t (N) → dx (N, C).",
+    shapes="dℒ () or (batch), x (batch, classes), t (batch) → dx (batch, classes).",
 )
 def multi_margin_loss_backward(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
@@ -88,10 +88,10 @@ def multi_margin_loss_backward(op: Operator) -> Cost:
 
 @rule(
     "aten.multilabel_margin_loss_backward.default",
-    statement="dx[j] += [z > 0] dℒ / C, dx[t] −= the same, for every target t and class j",
+    statement="dx[j] += [z > 0] dℒ / classes, dx[t] −= the same, for every target t and class j",
     source=RECOMPUTED,
     convention="as if every class were a target",
-    shapes="dℒ () or (N), x (N, C), targets (N, C) → dx (N, C).",
+    shapes="dℒ () or (batch), x (batch, classes), targets (batch, classes) → dx (batch, classes).",
 )
 def multilabel_margin_loss_backward(op: Operator) -> Cost:
     scores = op.shape("self")
@@ -109,10 +109,10 @@ def multilabel_margin_loss_backward(op: Operator) -> Cost:
 
 @rule(
     "aten.multilabel_margin_loss_forward.default",
-    statement="ℒ = mean over rows of Σ max(0, 1 − x[t] + x[j]) / C over targets t and other classes j",
+    statement="ℒ = mean over rows of Σ max(0, 1 − x[t] + x[j]) / classes over targets t and other classes j",
     source=DECOMPOSITION + "multilabel_margin_loss_forward",
     convention="as if every class were a target",
-    shapes="x (N, C) or (C), targets (N, C) → ℒ () or (N), which classes are targets (N, C).",
+    shapes="x (batch, classes) or (classes), targets (batch, classes) → ℒ () or (batch), which classes are targets (batch, classes).",
 )
 def multilabel_margin_loss(op: Operator) -> Cost:
     scores = op.shape("self")

@@ -6,9 +6,10 @@ from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import each, given_number
 
 PRODUCT = "matrix multiplication; one multiply-add = 2 FLOP"
+BIAS = "the bias is one addition per result element"
 
 
-@rule("aten.mm.default", statement="y = x W", source=PRODUCT, shapes="x (p, q), W (q, r) → y (p, r).")
+@rule("aten.mm.default", statement="y = a b", source=PRODUCT, shapes="a (p, q), b (q, r) → y (p, r).")
 def mm(op: Operator) -> Cost:
     (m, k), (_, n) = op.shape("self"), op.shape("mat2")
     return Cost(matmul=(term("x W", 2, m, k, n),))
@@ -16,9 +17,9 @@ def mm(op: Operator) -> Cost:
 
 @rule(
     "aten.bmm.default",
-    statement="y[i] = x[i] W[i]",
+    statement="y[i] = a[i] b[i]",
     source=PRODUCT,
-    shapes="x (i, p, q), W (i, q, r) → y (i, p, r).",
+    shapes="a (i, p, q), b (i, q, r) → y (i, p, r).",
 )
 def bmm(op: Operator) -> Cost:
     (b, m, k), (_, _, n) = op.shape("self"), op.shape("mat2")
@@ -27,9 +28,10 @@ def bmm(op: Operator) -> Cost:
 
 @rule(
     "aten.addmm.default",
-    statement="y = β z + α x W",
-    source=PRODUCT + "; the bias is one addition per result element",
-    shapes="z (p, r) or broadcast to it, x (p, q), W (q, r) → y (p, r).",
+    statement="y = β z + α (a b)",
+    source=PRODUCT,
+    elementwise=BIAS,
+    shapes="z (p, r) or broadcast to it, a (p, q), b (q, r) → y (p, r).",
 )
 def addmm(op: Operator) -> Cost:
     (m, k), (_, n) = op.shape("mat1"), op.shape("mat2")
@@ -38,9 +40,10 @@ def addmm(op: Operator) -> Cost:
 
 @rule(
     "aten.baddbmm.default",
-    statement="y[i] = β z[i] + α x[i] W[i]",
-    source=PRODUCT + "; the bias is one addition per result element",
-    shapes="z (i, p, r) or broadcast to it, x (i, p, q), W (i, q, r) → y (i, p, r).",
+    statement="y[i] = β z[i] + α (a[i] b[i])",
+    source=PRODUCT,
+    elementwise=BIAS,
+    shapes="z (i, p, r) or broadcast to it, a (i, p, q), b (i, q, r) → y (i, p, r).",
 )
 def baddbmm(op: Operator) -> Cost:
     (b, m, k), (_, _, n) = op.shape("batch1"), op.shape("batch2")
@@ -64,7 +67,8 @@ def mv(op: Operator) -> Cost:
 @rule(
     "aten.addmv.default",
     statement="y = β z + α W x",
-    source=PRODUCT + "; the bias is one addition per result element",
+    source=PRODUCT,
+    elementwise=BIAS,
     shapes="z (p) or broadcast to it, W (p, q), x (q) → y (p).",
 )
 def addmv(op: Operator) -> Cost:
@@ -75,7 +79,8 @@ def addmv(op: Operator) -> Cost:
 @rule(
     "aten.addbmm.default",
     statement="y = β z + α Σᵢ x[i] W[i]",
-    source=PRODUCT + "; the bias is one addition per result element",
+    source=PRODUCT,
+    elementwise=BIAS,
     shapes="z (p, r) or broadcast to it, x (i, p, q), W (i, q, r) → y (p, r).",
 )
 def addbmm(op: Operator) -> Cost:
@@ -103,14 +108,15 @@ def grouped_mm(op: Operator) -> Cost:
     return Cost(matmul=(term("x W", 2, *a, b[-1]),))
 
 
-_SCALED = "torch's reference (_scaled_mm_out_cpu_emulated in aten/src/ATen/native/Blas.cpp)"
+_SCALED = "elementwise as in torch's reference (_scaled_mm_out_cpu_emulated in aten/src/ATen/native/Blas.cpp)"
 
 
 @rule(
     "aten._scaled_mm.default",
     "aten._scaled_mm_v2.default",
     statement="y = ((s x) (t W) + z) / u",
-    source=PRODUCT + f"; elementwise as in {_SCALED}",
+    source=PRODUCT,
+    elementwise=_SCALED,
     convention="one multiplication for each element of x and of W, though a fused kernel may scale the result instead",
     shapes="x (p, q) and W (q, r) in fp8, s () or (p, 1), t () or (1, r), z (r), u () → y (p, r).",
 )

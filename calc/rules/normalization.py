@@ -157,7 +157,8 @@ def _channels(op: Operator, name: str) -> tuple[Factor, Factor]:
     statement="y = (x − mean) / √(variance + ε) · weight + bias, per channel; in training the batch's own mean and variance",
     source=DECOMPOSITION + "native_batch_norm_helper",
     convention="in training the running statistics are read and written",
-    shapes="x (B, C, *), weight, bias, running mean and variance (C) → y (B, C, *), mean (C), rstd (C).",
+    shapes="x (batch, channels, *), weight, bias, running mean and variance (channels) → y (batch, channels, *), mean (channels),"
+    " rstd (channels).",
 )
 def batch_norm(op: Operator) -> Cost:
     channels, size = _channels(op, "input")
@@ -193,7 +194,8 @@ def _average(name: str, channels: Factor) -> tuple[Term, ...]:
     statement="dx = (dy − (x − mean) rstd² Σ dy (x − mean)/m − Σ dy/m) rstd weight; dweight = rstd Σ dy (x − mean); dbias = Σ dy",
     source=DECOMPOSITION + "native_batch_norm_backward",
     convention="reads the statistics it uses: those of the batch in training, the running ones else; dx is counted, requested or not",
-    shapes="dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask requests.",
+    shapes="dy (batch, channels, *), x (batch, channels, *), weight and statistics (channels) → dx, dweight, dbias as output_mask"
+    " requests.",
 )
 def batch_norm_backward(op: Operator) -> Cost:
     channels, size = _channels(op, "input")
@@ -240,7 +242,8 @@ def _down_to(elements: Factor, groups: Factor) -> Factor:
     "aten.native_group_norm.default",
     statement="y = (x − mean) / √(variance + ε) · weight + bias, per group of channels",
     source="torch._refs.native_group_norm, as written for devices other than CPU",
-    shapes="x (B, C, *), weight (C), bias (C), G groups → y (B, C, *), mean (B, G), rstd (B, G).",
+    shapes="x (batch, channels, *), weight (channels), bias (channels) → y (batch, channels, *), mean (batch, groups), rstd"
+    " (batch, groups).",
 )
 def group_norm(op: Operator) -> Cost:
     shape = op.shape("input")
@@ -264,7 +267,8 @@ def group_norm(op: Operator) -> Cost:
     "aten.native_group_norm_backward.default",
     statement="dx = dy rstd weight + x c₂ + c₃, c₂ and c₃ from Σ dy x weight and Σ dy weight of the group; dweight, dbias over the batch",
     source=DECOMPOSITION + "native_group_norm_backward",
-    shapes="dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask requests.",
+    shapes="dy (batch, channels, *), x (batch, channels, *), mean (batch, groups), rstd (batch, groups), weight (channels) → dx,"
+    " dweight, dbias as output_mask requests.",
 )
 def group_norm_backward(op: Operator) -> Cost:
     shape = op.shape("input")

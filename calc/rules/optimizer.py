@@ -10,7 +10,7 @@ from calc.rules.shapes import broadcast, each
     "aten.addcmul.default",
     "aten.addcmul_.default",
     statement="y = x + value · a · b",
-    source="torch._refs.addcmul: it multiplies by value even if that is 1",
+    source="torch._refs.addcmul; it multiplies by value even if that is 1",
     shapes="x (*), a (*), b (*) → y (*).",
 )
 def addcmul(op: Operator) -> Cost:
@@ -22,7 +22,7 @@ def addcmul(op: Operator) -> Cost:
     "aten.addcdiv.default",
     "aten.addcdiv_.default",
     statement="y = x + value · a / b",
-    source="torch._refs.addcdiv: it multiplies by value even if that is 1",
+    source="torch._refs.addcdiv; it multiplies by value even if that is 1",
     shapes="x (*), a (*), b (*) → y (*).",
 )
 def addcdiv(op: Operator) -> Cost:

@@ -214,7 +214,7 @@ def rsub(op: Operator) -> Cost:
     "aten.pow.Tensor_Scalar",
     "aten.pow_.Scalar",
     statement="y = xᵖ",
-    source=REFS + "pow: x · x for p = 2, √x for p = 1/2, a copy for p = 1",
+    source=REFS + "pow; x · x for p = 2, √x for p = 1/2, a copy for p = 1",
     shapes="x (*) → y (*).",
 )
 def power(op: Operator) -> Cost:
@@ -229,7 +229,7 @@ def power(op: Operator) -> Cost:
     "aten.div.Tensor_mode",
     "aten.div.Scalar_mode",
     statement="y = a / b rounded down, or towards 0",
-    source=REFS + "floor_divide: the remainder is taken off before dividing; rounding is 0",
+    source=REFS + "floor_divide; the remainder is taken off before dividing; rounding is 0",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def divide_and_round(op: Operator) -> Cost:
@@ -316,7 +316,7 @@ def gelu_backward(op: Operator) -> Cost:
 @rule(
     "aten.softplus.default",
     statement="y = log(1 + exp(β x))/β",
-    source=FUNCTIONAL + "softplus: without the two scalings unless β is given",
+    source=FUNCTIONAL + "softplus; without the two scalings unless β is given",
     shapes="x (*) → y (*).",
 )
 def softplus(op: Operator) -> Cost:
@@ -329,7 +329,7 @@ def softplus(op: Operator) -> Cost:
     "aten.celu.default",
     "aten.celu_.default",
     statement="y = x, or α (exp(x/α) − 1) where x ≤ 0",
-    source=FUNCTIONAL + "celu: without the two scalings unless α is given",
+    source=FUNCTIONAL + "celu; without the two scalings unless α is given",
     shapes="x (*) → y (*).",
 )
 def celu(op: Operator) -> Cost:

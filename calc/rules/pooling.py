@@ -26,7 +26,7 @@ def _window(op: Operator) -> int:
     statement="y = max x over each window, and its position",
     source=REDUCTION,
     convention=CONVENTION,
-    shapes="x (B, C, *s) → y (B, C, *t), positions of the same shape.",
+    shapes="x (batch, channels, *s) → y (batch, channels, *t), positions of the same shape.",
 )
 def max_pool(op: Operator) -> Cost:
     return Cost(elementwise=(term("max of each window", *op.out.shape, _window(op) - 1),))
@@ -40,7 +40,7 @@ def max_pool(op: Operator) -> Cost:
     statement="dx[position[i]] += dy[i]",
     source="torch._decomp.decompositions.max_pool2d_with_indices_backward: " + GATHERED,
     convention="the input is not read",
-    shapes="dy (B, C, *t), positions of the same shape → dx (B, C, *s).",
+    shapes="dy (batch, channels, *t), positions of the same shape → dx (batch, channels, *s).",
 )
 def max_pool_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")
@@ -53,7 +53,7 @@ def max_pool_backward(op: Operator) -> Cost:
     statement="y = mean of x over each window",
     source=REDUCTION + ", and one division",
     convention=CONVENTION,
-    shapes="x (B, C, *s) → y (B, C, *t).",
+    shapes="x (batch, channels, *s) → y (batch, channels, *t).",
 )
 def average_pool(op: Operator) -> Cost:
     return Cost(elementwise=(term("Σ of each window", *op.out.shape, _window(op) - 1), each("/ n", op.out.shape)))
@@ -65,7 +65,7 @@ def average_pool(op: Operator) -> Cost:
     statement="dx += dy / n over each window",
     source="one division per source element and one addition per element of its window",
     convention=CONVENTION + "; the input is not read",
-    shapes="dy (B, C, *t) → dx (B, C, *s).",
+    shapes="dy (batch, channels, *t) → dx (batch, channels, *s).",
 )
 def average_pool_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")
@@ -85,7 +85,7 @@ def _in_windows(op: Operator, large: Shape, small: Shape) -> tuple[Any, ...]:
     statement="y = max x over each of the given number of windows, and its position",
     source=REDUCTION,
     convention=ADAPTIVE,
-    shapes="x (B, C, *s) → y (B, C, *t), positions of the same shape.",
+    shapes="x (batch, channels, *s) → y (batch, channels, *t), positions of the same shape.",
 )
 def adaptive_max_pool(op: Operator) -> Cost:
     elements = math.prod(_in_windows(op, op.shape("self"), op.out.shape))
@@ -98,7 +98,7 @@ def adaptive_max_pool(op: Operator) -> Cost:
     statement="y = mean of x over each of the given number of windows",
     source=REDUCTION + ", and one division",
     convention=ADAPTIVE,
-    shapes="x (B, C, *s) → y (B, C, *t).",
+    shapes="x (batch, channels, *s) → y (batch, channels, *t).",
 )
 def adaptive_average_pool(op: Operator) -> Cost:
     elements = math.prod(_in_windows(op, op.shape("self"), op.out.shape))
@@ -111,7 +111,7 @@ def adaptive_average_pool(op: Operator) -> Cost:
     statement="dx += dy / n over each window",
     source="one division per source element and one addition per element of its window",
     convention=ADAPTIVE + "; the input is not read",
-    shapes="dy (B, C, *t) → dx (B, C, *s).",
+    shapes="dy (batch, channels, *t) → dx (batch, channels, *s).",
 )
 def adaptive_average_pool_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")

@@ -65,7 +65,7 @@ def var(op: Operator) -> Cost:
 @rule(
     "aten.std.correction",
     statement="y = √(Σ (x − mean)² / (n − c))",
-    source="torch._refs.std: a variance, a reduction of n − 1, and a root",
+    source="torch._refs.std; a variance is one reduction",
     shapes="x (*) → y (* without dim).",
 )
 def std(op: Operator) -> Cost:

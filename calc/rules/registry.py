@@ -112,8 +112,8 @@ RuleFunction = Callable[[Operator], Cost]
 @dataclass(frozen=True, slots=True)
 class Rule:
     """The rule of an operator. ``statement`` is its definition, ``source`` the origin of the count, ``shapes`` the shapes of its arguments
-    and results. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``module`` is where the rule is
-    registered."""
+    and results. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``elementwise`` is the origin of the count
+    of elementwise work beside matrix multiplications, whose origin is ``source``. ``module`` is where the rule is registered."""
 
     op: str
     function: RuleFunction
@@ -122,6 +122,12 @@ class Rule:
     convention: str = ""
     shapes: str = ""
     module: str = ""
+    elementwise: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The origin of every count."""
+        return "; ".join(filter(None, (self.source, self.elementwise)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +182,16 @@ class Registry:
 REGISTRY = Registry()
 
 
-def rule(*ops: str, statement: str, source: str, convention: str = "", shapes: str = "") -> Callable[[RuleFunction], RuleFunction]:
+def rule(
+    *ops: str, statement: str, source: str, convention: str = "", shapes: str = "", elementwise: str = ""
+) -> Callable[[RuleFunction], RuleFunction]:
     """Register a function as the rule of the named ATen operators, e.g. ``"aten.mm.default"``."""
 
     module = _calling()
 
     def register(function: RuleFunction) -> RuleFunction:
         for op in ops:
-            REGISTRY.add(Rule(op, function, statement, source, convention, shapes, module))
+            REGISTRY.add(Rule(op, function, statement, source, convention, shapes, module, elementwise))
         return function
 
     return register

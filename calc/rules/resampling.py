@@ -32,7 +32,7 @@ free(
     *(f"aten.{kind}{n}d_backward.default" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
     statement="dx[nearest(i)] += dy[i]",
     source=ADDS,
-    shapes="dy (B, C, *t) → dx (B, C, *s).",
+    shapes="dy (batch, channels, *t) → dx (batch, channels, *s).",
 )
 def nearest_backward(op: Operator) -> Cost:
     return Cost(elementwise=(each("dx[nearest] += dy", op.shape("grad_output")),))
@@ -43,7 +43,7 @@ def nearest_backward(op: Operator) -> Cost:
     statement="dx[source(i)] += dy[i]",
     source=ADDS,
     convention="the input is not read",
-    shapes="dy (B, C, *t) → dx (B, C, *s).",
+    shapes="dy (batch, channels, *t) → dx (batch, channels, *s).",
 )
 def pad_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")
@@ -54,7 +54,7 @@ def pad_backward(op: Operator) -> Cost:
     "aten.col2im.default",
     statement="x[position of i] += column[i]",
     source=ADDS,
-    shapes="columns (B, C·k, positions) → x (B, C, H, W).",
+    shapes="columns (batch, channels · kernel, positions) → x (batch, channels, height, width).",
 )
 def fold(op: Operator) -> Cost:
     return Cost(elementwise=(each("x[position] += column", op.shape("self")),))
@@ -68,7 +68,7 @@ LINEAR = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3
     statement="y = a + w (b − a) between neighbors along one axis after another",
     source="2ⁿ − 1 linear interpolations of 3 operations, in n dimensions: torch._decomp.decompositions._upsample_linear",
     convention=SHARED,
-    shapes="x (B, C, *s) → y (B, C, *t).",
+    shapes="x (batch, channels, *s) → y (batch, channels, *t).",
 )
 def linear_interpolation(op: Operator) -> Cost:
     interpolations = 2 ** LINEAR[op.name.split(".")[1]] - 1
@@ -81,7 +81,7 @@ def linear_interpolation(op: Operator) -> Cost:
     statement="dx[neighbor] += w dy, for each of the 2ⁿ neighbors",
     source="the transpose of the interpolation: a product and an addition for each neighbor",
     convention=SHARED,
-    shapes="dy (B, C, *t) → dx (B, C, *s).",
+    shapes="dy (batch, channels, *t) → dx (batch, channels, *s).",
 )
 def linear_interpolation_backward(op: Operator) -> Cost:
     neighbors = 2 ** LINEAR[op.name.split(".")[1].removesuffix("_backward")]
@@ -101,7 +101,7 @@ def _cubic(shape: tuple[object, ...]) -> tuple[Term, ...]:
     statement="y = Σ w x over 4 rows of 4 neighbors",
     source="5 sums of 4 products: torch._decomp.decompositions.upsample_bicubic2d_default",
     convention=SHARED,
-    shapes="x (B, C, H, W) → y (B, C, H', W').",
+    shapes="x (batch, channels, height, width) → y (batch, channels, height', width').",
 )
 def bicubic(op: Operator) -> Cost:
     return Cost(elementwise=_cubic(op.out.shape))
@@ -112,7 +112,7 @@ def bicubic(op: Operator) -> Cost:
     statement="dx[neighbor] += w dy, for each of the 16 neighbors",
     source="the transpose of the interpolation: a product and an addition for each neighbor",
     convention=SHARED,
-    shapes="dy (B, C, H', W') → dx (B, C, H, W).",
+    shapes="dy (batch, channels, height', width') → dx (batch, channels, height, width).",
 )
 def bicubic_backward(op: Operator) -> Cost:
     return Cost(elementwise=_spread(16, op.shape("grad_output")))
@@ -154,7 +154,7 @@ def _positions(op: Operator) -> tuple[Term, ...]:
     statement="y[p] = Σ w x over the neighbors of the point g[p]",
     source="weights per point, then a product and an addition per neighbor and channel",
     convention=NEIGHBORS_OF_POINT,
-    shapes="x (B, C, *s), g (B, *t, n) → y (B, C, *t).",
+    shapes="x (batch, channels, *s), g (batch, *t, n) → y (batch, channels, *t).",
 )
 def grid_sample(op: Operator) -> Cost:
     neighbors = 2 ** _axes(op)
@@ -173,7 +173,7 @@ def grid_sample(op: Operator) -> Cost:
     statement="dx[neighbor] += w dy; dg = Σ dy x ∂w/∂g",
     source="per neighbor and channel a product and an addition for x; two products and an addition for each axis of g",
     convention=NEIGHBORS_OF_POINT + "; every argument is read",
-    shapes="dy (B, C, *t), x (B, C, *s), g (B, *t, n) → dx, dg as output_mask requests.",
+    shapes="dy (batch, channels, *t), x (batch, channels, *s), g (batch, *t, n) → dx, dg as output_mask requests.",
 )
 def grid_sample_backward(op: Operator) -> Cost:
     shape, n, mode = op.shape("grad_output"), _axes(op), _mode(op)
@@ -190,8 +190,8 @@ def grid_sample_backward(op: Operator) -> Cost:
 @rule(
     "aten.affine_grid_generator.default",
     statement="g[p] = θ (p, 1) for every point p",
-    source="torch._decomp.decompositions.affine_grid_generator: products and their sums, and the points themselves",
-    shapes="θ (B, n, n+1) → g (B, *t, n).",
+    source="torch._decomp.decompositions.affine_grid_generator; products and their sums, and the points themselves",
+    shapes="θ (batch, n, n+1) → g (batch, *t, n).",
 )
 def affine_grid(op: Operator) -> Cost:
     batch, n, homogeneous = op.shape("theta")

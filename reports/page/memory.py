@@ -131,7 +131,8 @@ def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str =
     """The memory section, without the closed forms. ``no_timeline`` says why there is no timeline; ``moves`` are its peak crossovers."""
     quantity = derivation.quantities.get("activations.bytes")
     total = quantity.value if quantity is not None else None
-    rows = tuple(_saved(alike, total) for alike in _alike(derivation.saved))
+    ambiguous = _saved_in_several_roles(derivation.saved)
+    rows = tuple(_saved(alike, total, names_role=alike[0].tensor in ambiguous) for alike in _alike(derivation.saved))
     return MemorySection(
         live_bytes=_live_bytes(timeline) if timeline is not None else None,
         no_timeline=no_timeline,
@@ -145,13 +146,21 @@ def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str =
 # -- tensors saved for backward ------------------------------------------------------------------------------------------
 
 
-def _saved(alike: Sequence[SavedTensor], total: int | None) -> SavedRow:
+def _saved_in_several_roles(saved: Sequence[SavedTensor]) -> set[TensorName]:
+    """Tensors that one operator saves more than once, as queries, keys and values that one matmul computes."""
+    roles: dict[tuple[TensorName, str, str], set[str]] = {}
+    for t in saved:
+        roles.setdefault((t.tensor, t.operator, t.module_path), set()).add(t.role)
+    return {tensor for (tensor, _, _), several_roles in roles.items() if len(several_roles) > 1}
+
+
+def _saved(alike: Sequence[SavedTensor], total: int | None, *, names_role: bool) -> SavedRow:
     """The row of tensors that differ in their places only."""
     tensor, number = alike[0], len(alike)
     shape = ", ".join(size if size == SEVERAL else plain.plain_text(size) for size in tensor.shape)
     count = times(number, expressions.parse(tensor.times)) if tensor.times != "1" else Number(number)
     return SavedRow(
-        tensor=str(_at_all([t.tensor for t in alike])),
+        tensor=f"{f'{tensor.role}: ' if names_role and tensor.role else ''}{_at_all([t.tensor for t in alike])}",
         module_path=paths.pattern([t.module_path for t in alike]),
         shape=f"({shape}) {tensor.dtype}{', part of its storage' if tensor.part and not tensor.same_as else ''}",
         times=None if count == Number(1) else formula(count),

@@ -56,7 +56,7 @@ def find(operator: str) -> RuleEntry | None:
     untested = tested.get("because", "" if tested else "not tested in this package")
     if isinstance(rule, Free):
         return RuleEntry(operator, "free", "", rule.because, "", "stated free", "", calls, model, untested)
-    return RuleEntry(operator, "counted", _family(rule), rule.statement, rule.shapes, rule.source, rule.convention, calls, model, untested)
+    return RuleEntry(operator, "counted", _family(rule), rule.statement, rule.shapes, rule.origin, rule.convention, calls, model, untested)
 
 
 def table(search_words: Sequence[str] = ()) -> Iterator[RuleEntry]:

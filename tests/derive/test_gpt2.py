@@ -156,8 +156,8 @@ def test_a_matrix_product_is_derived_by_its_operators_rule(fused: Derivation) ->
     assert step.operators == ("aten.addmm.default",)
     assert step.value == 2 * BT * 768 * 3 * 768
     assert step.because == (
-        "y = β z + α x W, with z (p, r) or broadcast to it, x (p, q), W (q, r) → y (p, r):"
-        " matrix multiplication; one multiply-add = 2 FLOP; the bias is one addition per result element"
+        "y = β z + α (a b), with z (p, r) or broadcast to it, a (p, q), b (q, r) → y (p, r):"
+        " matrix multiplication; one multiply-add = 2 FLOP"
     )
 
 

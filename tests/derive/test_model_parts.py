@@ -404,11 +404,11 @@ def test_each_part_at_other_sizes_is_that_of_a_trace_without_symbols(name: str) 
 
 
 def test_weights_without_a_module_are_parts_of_their_own() -> None:
-    """Two-layer: w1 by its name, and w2 is the head; so is what each product saves, though both run in the model itself."""
+    """Two-layer: w1 and w2 by their names, in which steps are written too; so is what each product saves, though both run in the model."""
     derivation = calc.derive(calc.load("two-layer"), {"B": 5, "D": 7, "K": 11})
     names = ("parameters", "flops.forward.matmul", "activations.bytes")
     parts = {name: {p.part: p.value for p in derivation[name].parts} for name in names}
 
-    assert {"w1": 7 * 7, "head": 7 * 11} == parts["parameters"]
-    assert {"w1": 2 * 5 * 7 * 7, "head": 2 * 5 * 7 * 11} == parts["flops.forward.matmul"]
-    assert {"w1": 4 * 5 * 7, "head": 4 * 5 * 7, "loss": 2 * 4 * 5 * 11} == parts["activations.bytes"]
+    assert {"w1": 7 * 7, "w2": 7 * 11} == parts["parameters"]
+    assert {"w1": 2 * 5 * 7 * 7, "w2": 2 * 5 * 7 * 11} == parts["flops.forward.matmul"]
+    assert {"w1": 4 * 5 * 7, "w2": 4 * 5 * 7, "loss": 2 * 4 * 5 * 11} == parts["activations.bytes"]

@@ -81,7 +81,7 @@ def test_both_accounts_of_the_article_and_the_count_between_them(gpt: Derivation
 
     assert [*off.values()] == [-2 * L * T * D - 2 * D * V, 2 * D * V + 3 * H * T * L]
     because = {d.expr: d.because for row in table.rows if (cell := row.cells[0]) for d in cell.differences or ()}
-    assert because["-2*V*d"] == "the table has no such term: x W (head)"  # of the products called x W, the head's
+    assert because["-2*V*d"] == "the table has no such term: x Wᵀ (head)"  # of the products called x Wᵀ, the head's
 
 
 def test_memory_of_the_article_and_zeros_rule(gpt: Derivation) -> None:

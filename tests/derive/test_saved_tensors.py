@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 import calc
 from calc.derive.result import Derivation, SavedTensor
-from calc.derive.saved_tensors import IN_GENERAL, reason
+from calc.derive.saved_for import IN_GENERAL, SavedAs, in_words, reason
 from calc.symbolic import algebra
+from calc.symbolic.expression import Labelled, walk
 from tests.derive.conftest import Derived
 from tests.derive.models import CASES, SMALL, some_sizes
 from tests.quick import few
@@ -57,7 +58,7 @@ def test_a_product_keeps_its_input_for_the_gradient_of_its_weight(derived: Deriv
 
     assert ("gelu at transformer.h.*.mlp", ("B*T", "f"), "float32") == (str(kept.tensor), kept.shape, kept.dtype)
     assert ("L", "4*B*T*f*L") == (kept.times, kept.expr)
-    assert ("AddmmBackward0", "dW = xᵀ dy needs x") == (kept.node, kept.because)
+    assert ("AddmmBackward0", "dW = dyᵀ x needs x") == (kept.node, kept.because)
 
 
 def test_a_softmax_keeps_its_result(derived: Derived) -> None:
@@ -75,6 +76,7 @@ def test_queries_keys_and_values_are_one_storage(derived: Derived) -> None:
     assert ["12*B*T*d*L", "0", "0"] == [s.expr for s in rows]
     assert ["", *["addmm at transformer.h.*.attn.c_attn, saved at transformer.h.*.attn"] * 2] == [str(s.same_as or "") for s in rows]
     assert all(s.part for s in rows)
+    assert ["Q", "K", "V"] == [s.role for s in rows]
     assert 3 == len({s.because for s in rows})
 
 
@@ -152,3 +154,60 @@ def test_a_step_has_the_reasons_of_its_own_tensors() -> None:
         "da = b ⊙ dy needs b; a storage counts once; there is one such tensor",
         "dx = y ⊙ (dy − Σ y dy) needs y; a storage counts once",
     ] == reasons
+
+
+def _rows(result: Derivation, title: str) -> tuple[list[str], str]:
+    """The names of the tensors in the rows of a step of the activations, and its reason."""
+    step = next(s for s in result.steps if s.quantity == "activations.bytes" and s.title == title)
+    labels = [t.label for t in walk(step.before) if isinstance(t, Labelled)]
+    return [label.partition(" ")[2].partition(" saved for")[0] for label in labels], step.because
+
+
+def test_the_rows_of_attention_have_the_names_of_their_tensors(derived: Derived) -> None:
+    """Each reason has the name of its row: of Q, K and V, which share a storage, every one has its own."""
+    names, because = _rows(derived("gpt2"), "transformer.h.*.attn")
+
+    assert ["Q, K, V", "log-sum-exp", "O"] == names
+    assert because == (
+        "Q: P is recomputed from Q Kᵀ, and dK = dSᵀ Q; K: P is recomputed from Q Kᵀ, and dQ = dS K; V: dP = dO Vᵀ needs V;"
+        " log-sum-exp: P = exp(scale · Q Kᵀ − log Σ exp) needs the log-sum-exp of each row; O: dS = P ⊙ (dP − Σ dO ⊙ O) needs O;"
+        " a storage counts once"
+    )
+
+
+def test_the_mean_of_a_norm_and_its_deviation_are_rows_of_their_own(derived: Derived) -> None:
+    """B·T of each, which were one row of 2·B·T."""
+    names, because = _rows(derived("gpt2"), "transformer.h.*.ln_1")
+
+    assert ["x", "mean", "1/σ"] == names
+    assert because.startswith("x: x̂ = (x − mean)/σ is recomputed from x; mean: x̂")
+
+
+def test_tensors_of_several_operators_have_the_operators_name(derived: Derived) -> None:
+    """The scores of a log-softmax and the targets of the loss."""
+    names, because = _rows(derived("gpt2"), "(loss)")
+
+    assert ["y", "targets (model input)", "Σ weights"] == names
+    assert because.startswith("y of _log_softmax: dx = dy − exp(y) Σ dy needs y; targets of nll_loss_forward: ")
+
+
+def test_one_equation_that_needs_two_tensors_is_stated_once(derived: Derived) -> None:
+    """A mean squared error has one gradient, of the difference."""
+    _, because = _rows(derived("two-layer"), "(loss)")
+
+    assert because == "dx = 2 (x − y) dL/n needs x and y; a storage counts once"
+
+
+def test_a_saved_input_of_a_matmul_has_the_gradient_of_its_own_weight(derived: Derived) -> None:
+    """Both are the x of a matmul: no name tells them apart, the weights do."""
+    _, because = _rows(derived("two-layer"), "(model)")
+
+    assert because == "dw1 = xᵀ dy needs x; dw2 = xᵀ dy needs x; a storage counts once"
+
+
+def test_what_the_table_does_not_say_is_left_out() -> None:
+    """A general reason says nothing beside a particular one."""
+    uses = [SavedAs("mul", "a", "db = a ⊙ dy needs a"), SavedAs("twice", "x", IN_GENERAL)]
+
+    assert "db = a ⊙ dy needs a" == in_words(uses)
+    assert not in_words(uses[1:])

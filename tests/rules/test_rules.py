@@ -5,12 +5,14 @@ Both tests enumerate the registry, so an operator without a call in ``cases`` fa
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
 import pytest
 
 import calc.rules.families  # noqa: F401  # importing it fills the registry
+from calc.dimensions import MEANINGS
 from calc.rules.registry import REGISTRY, Operator, Registry, View, cost_of
 from calc.symbolic.algebra import Algebra
 from tests.rules.cases import CASES
@@ -81,6 +83,15 @@ def _with_symbols(operator: Operator, algebra: Algebra) -> Operator:
 def test_cases_are_of_known_operators() -> None:
     """A call in the cases whose operator has no rule compares nothing."""
     assert [] == [op for op in CASES if REGISTRY.find(op) is None]
+
+
+def test_sizes_in_a_rule_are_no_letters_of_models() -> None:
+    """A report has the model's V, C and k beside the rule's sizes: those are words, or letters that no model has."""
+    sizes = {op: re.findall(r"\(([^()]*)\)", r.shapes) for op, r in REGISTRY.rules.items()}
+    letters = {op: {x for each in of for x in re.findall(r"(?<![\w*])[A-Za-z](?!\w)", each)} for op, of in sizes.items()}
+
+    assert len(letters) > 300
+    assert {} == {op: of & (MEANINGS.keys() - {"n", "m"}) for op, of in letters.items() if of & (MEANINGS.keys() - {"n", "m"})}
 
 
 def test_rules_say_what_they_count_and_free_operators_why() -> None:

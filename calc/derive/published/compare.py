@@ -82,7 +82,7 @@ class _PartCount(ExactCount):
                     yield Addend(self._counted.name, a.module_path, a.module_path if of_parameters else a.label, a.expr)
 
     def _by_part(self) -> Iterator[Addend]:
-        """All FLOPs, a matmul with a weight by the part that it is in: several are labelled x W."""
+        """All FLOPs, a matmul with a weight by the part that it is in: several are labelled x Wᵀ."""
         for part in self._counted.parts:
             for a in part.addends:
                 label = a.label if part.part in _ATTENTION else f"{a.label} ({part.part})"

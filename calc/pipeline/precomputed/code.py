@@ -29,7 +29,7 @@ EXCLUDED = (
     *("derive/compare.py", "derive/to_json.py", "derive/peak_crossovers.py"),
 )
 # Tables that a trace or a derivation reads.
-TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/why_saved.toml")
+TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/why_saved.toml", "data/why_state.toml")
 
 # The rules that every derivation imports.
 _COMMON = ("__init__", "families", "registry")

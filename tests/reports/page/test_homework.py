@@ -132,8 +132,12 @@ def test_a_report_of_a_small_model_as_homework_has_every_step(tmp_path: Path) ->
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
 
     assert "| `∂ℒ/∂Y2[b,k] = 2·(Y2[b,k] − x1[b,k])/(B·K)` | (B, K) | |" in text
-    assert re.findall(r"text\{(?:mm: )?(d\w+ = [^}]*)\}", text) == ["dw2 = xᵀ dy", "dx = dy w2ᵀ", "dw1 = xᵀ dy"]
-    assert "because dW = xᵀ dy needs x; a storage counts once." in text
+    assert re.findall(r"text\{(?:mm: )?(d\w+ = [^}]*)\}", text) == [
+        "dw2 = xᵀ dy of y = x w2",
+        "dx = dy w2ᵀ of y = x w2",
+        "dw1 = xᵀ dy of y = x w1",
+    ]
+    assert "because dw1 = xᵀ dy needs x; dw2 = xᵀ dy needs x; a storage counts once." in text
     assert "Every step of" not in text.partition("Given")[0]
     assert "attention" not in text.partition("## 2 ")[0]
     assert run("verify", str(tmp_path / "report.md")).exit_code == 0

@@ -27,7 +27,7 @@ def test_a_rule_is_shown_with_all_that_is_stated_of_it():
     assert shown.startswith("aten.convolution.default  counted, convolution\n")
     for line in (f"statement    {rule.statement}", f"source       {rule.source}", f"convention   {rule.convention}"):
         assert line in shown
-    assert "shapes       x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t)" in shown
+    assert "shapes       x (batch, channels in, *s), w (channels out, channels in / groups, *kernel), b (channels out)" in shown
     assert "calls in tests/rules/cases.py; an error in it fails '" in shown
 
 
