@@ -40,6 +40,7 @@ class Style(Protocol):
     def over(self, kind: str, letters: Sequence[str]) -> str: ...
     def word(self, word: str) -> str: ...
     def where(self, text: str) -> str: ...
+    def cases(self, text: str, conditions: Sequence[tuple[str, str, str]], otherwise: str) -> str: ...
     def times(self, between: str) -> str: ...
     def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]: ...
 
@@ -146,6 +147,9 @@ class Text:
     def where(self, text: str) -> str:
         return f" with {text}"
 
+    def cases(self, text: str, conditions: Sequence[tuple[str, str, str]], otherwise: str) -> str:
+        return f"{{{text} where {' and '.join(' '.join(c) for c in conditions)}; else {otherwise}}}"
+
     def times(self, between: str) -> str:
         return between
 
@@ -204,6 +208,10 @@ class Latex:
     def where(self, text: str) -> str:
         return rf"\quad ({text})"
 
+    def cases(self, text: str, conditions: Sequence[tuple[str, str, str]], otherwise: str) -> str:
+        written = r" \wedge ".join(f"{left} {_RELATIONS[sign]} {right}" for left, sign, right in conditions)
+        return rf"\begin{{cases}} {text} & \text{{for}}\: {written} \\ {otherwise} & \text{{otherwise}} \end{{cases}}"
+
     def times(self, between: str) -> str:
         return r"\, "
 
@@ -214,6 +222,7 @@ class Latex:
         return _Printer(settings).doprint(expr), _binds(expr), notes
 
 
+_RELATIONS = {"≥": r"\ge", "<": "<"}
 _SIGNS = {"μ": r"\mu", "σ": r"\sigma", "ℒ": r"\mathcal{L}"}
 
 

@@ -10,7 +10,7 @@ import sympy as sp
 from calc.graph.step import LOSS as LOSS_PATH
 from calc.graph.step import TOP, bare_name
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.ir import Equations, Node, argument
+from calc.mathematics.autodiff.ir import Equations, Node, argument, place
 
 LOSS = "ℒ"  # L is a number of layers
 _TOP = ("", TOP, LOSS_PATH)
@@ -36,7 +36,7 @@ class NodeNames:
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
-            elif _is_number(node) or (not every_step and _is_inline(node, readers.get(node.index, []))):
+            elif _is_number(node) or (not every_step and (_is_inline(node, readers.get(node.index, [])) or _is_squeezed(equations, node))):
                 self.inline.add(node.index)
             else:
                 written = inputs.get(node.index) or _written(node)
@@ -79,13 +79,24 @@ def _is_inline(node: Node, readers: list[Node]) -> bool:
     return same and isinstance(node.op, ir.Contract | ir.Map | ir.Reduce) and isinstance(reader.op, ir.Map | ir.Reduce)
 
 
+def _is_squeezed(equations: Equations, node: Node) -> bool:
+    """A parameter without its axes of size 1: written as the parameter, whose gradient would have two equations otherwise."""
+    if not isinstance(node.op, ir.Gather) or not isinstance(equations[node.op.source].op, ir.Leaf) or node.op.fill is not None:
+        return False
+    axes = iter(range(len(node.shape)))
+    sizes = equations[node.op.source].shape
+    return all(c == ir.Index(sp.Integer(0) if s == 1 else place(next(axes, -1))) for c, s in zip(node.op.coordinates, sizes, strict=True))
+
+
 def _written(node: Node) -> str:
     if isinstance(node.op, ir.Leaf):
         owner, _, last = node.op.name.rpartition(".")
         if node.op.role == "random":
             return "noise"
         letter = {"weight": "W" if len(node.shape) > 1 else "w", "bias": "b"}.get(last, last)
-        return f"{owner}.{letter}" if owner else letter
+        if owner:
+            return f"{owner}.{letter}"
+        return letter if letter.isupper() else last  # b alone is an index
     prefix = "" if node.module_path in _TOP else f"{node.module_path}."
     return f"{prefix}{node.name or _letter(node)}"
 

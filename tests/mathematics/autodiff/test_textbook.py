@@ -32,7 +32,7 @@ def right(name: str, of: str, matrix: bool = False) -> str:
 
 def test_softmax() -> None:
     """dx = y ⊙ (dy - Σ y dy), from E = exp(S), Z = Σ E, P = E/Z."""
-    expected = "part.P[b,d]·(∂ℒ/∂part.P[b,d] − Σ_e part.P[b,e]·∂ℒ/∂part.P[b,e])"
+    expected = "part.P[b,i]·(∂ℒ/∂part.P[b,i] − Σ_j part.P[b,j]·∂ℒ/∂part.P[b,j])"
 
     assert expected == right("softmax", "gradient linear.Y")
 
@@ -41,7 +41,7 @@ def test_a_softmax_that_is_written_out_has_the_same_gradient() -> None:
     """No operator's name is needed for it; the largest element that was taken off has a gradient of zero."""
     text = right("softmax by hand", "gradient linear.Y")
 
-    assert "P[b,d]·(∂ℒ/∂P[b,d] − Σ_e P[b,e]·∂ℒ/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
+    assert "P[b,i]·(∂ℒ/∂P[b,i] − Σ_j P[b,j]·∂ℒ/∂P[b,j])" == re.sub(r"part\.H\d", "P", text)
 
 
 def test_cross_entropy() -> None:
@@ -95,7 +95,7 @@ def test_layer_norm() -> None:
     """dx = r (dn - mean dn - n mean(dn n)), with dn = dy w."""
     text = right("layer norm", "gradient linear.Y")
 
-    assert 2 == text.count("mean_e(")
+    assert 2 == text.count("mean_j(")
     assert text.startswith("part.r[b]·(")
 
 
@@ -103,21 +103,21 @@ def test_a_layer_norm_that_is_written_out() -> None:
     """The same; here dn is a multiple of n, whose mean is 0, so the second mean goes too."""
     text = right("layer norm by hand", "gradient linear.Y")
 
-    assert "r[b]·(∂ℒ/∂n[b,d] − n[b,d]·mean_e(n[b,e]·∂ℒ/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
+    assert "r[b]·(∂ℒ/∂n[b,i] − n[b,i]·mean_j(n[b,j]·∂ℒ/∂n[b,j]))" == text.replace("part.H6", "r").replace("part.H7", "n")
 
 
 def test_rms_norm() -> None:
     """dx = r (dn - n mean(dn n)): one mean, nothing centred."""
     text = right("rms norm", "gradient linear.Y")
 
-    assert text.count("mean_e(") == 1
+    assert text.count("mean_j(") == 1
 
 
 def test_attention() -> None:
     """dS = P ⊙ (dP - rowsum(dP ⊙ P)); where the mask took a score out, P is 0 already."""
     entry = shown("multi-head attention")["gradient S"]
 
-    assert "P[b,h,t,s]·(∂ℒ/∂P[b,h,t,s] − Σ_u P[b,h,t,u]·∂ℒ/∂P[b,h,t,u])/√(k)" == entry.equation.right
+    assert "P[b,j,t,s]·(∂ℒ/∂P[b,j,t,s] − Σ_u P[b,j,t,u]·∂ℒ/∂P[b,j,t,u])/√(k)" == entry.equation.right
     assert "the masked elements are 0 already" in entry.because
 
 
@@ -170,7 +170,7 @@ def test_the_chain_names_a_rule_for_every_link() -> None:
     """½(x·w - 5)²: through the half, the square, the difference, the product."""
     links = chain(calc.gradients(MODELS["scalar"]))
 
-    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂ℒ/∂H"), ("w", "x[n] ∂ℒ/∂H")] == [(k.of, k.equation.right) for k in links]
+    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂ℒ/∂H"), ("w", "x[i] ∂ℒ/∂H")] == [(k.of, k.equation.right) for k in links]
     assert ["map", "map", "map", "contract"] == [k.primitive for k in links]
 
 
@@ -185,4 +185,4 @@ def test_the_index_of_an_axis_without_a_name_is_none_of_the_tensors() -> None:
     )
     lines = [str(e.equation) for e in entries(calc.gradients(spec))]
 
-    assert "Y2[b,j] = [j = i[b]]" in lines
+    assert "Y2[b,n] = [n = i[b]]" in lines
