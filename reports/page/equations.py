@@ -12,6 +12,7 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.names import LOSS
 from calc.mathematics.autodiff.numeric import needed
+from calc.mathematics.autodiff.summing import SHIFT
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, NO_NOTATION, PARAMETER, EquationEntry, EquationGroup, Notation, entries, groups, together
 from reports.page.parts import several
@@ -22,7 +23,8 @@ from reports.typeset.numbers import NBSP
 
 @dataclass(frozen=True, slots=True)
 class EquationRow:
-    """An equation of the model as text. ``parameter``: the gradient of a parameter. ``notes``: what its notation means."""
+    """An equation of the model as text. ``parameter``: the gradient of a parameter. ``notes``: what it alone needs to be read. ``because``:
+    why a gradient is 0."""
 
     equation: str
     shape: str
@@ -30,6 +32,7 @@ class EquationRow:
     parameter: bool
     notes: tuple[str, ...] = ()
     notation: Notation = NO_NOTATION
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,8 @@ def _table(group: EquationGroup, rows: tuple[EquationRow, ...]) -> EquationTable
 
 def _row(entry: EquationEntry) -> EquationRow:
     line = entry.equation
-    return EquationRow(str(line), line.shape, line.flops_text, entry.kind == PARAMETER, entry.notes, entry.notation)
+    because = SHIFT if SHIFT in entry.because else "; ".join(entry.because) if entry.zero else ""
+    return EquationRow(str(line), line.shape, line.flops_text, entry.kind == PARAMETER, entry.notes, entry.notation, because)
 
 
 def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[str]:
@@ -188,4 +192,9 @@ def _without_parameters(derived: Derived) -> Collection[int]:
 def equations_document(section: ModelSection) -> list[dict[str, object]]:
     """The equations as plain data."""
     rows = ((table.title, row) for table in section.tables for row in table.rows)
-    return [{"of": title, "equation": row.equation, "shape": row.shape, "flops": row.flops} for title, row in rows]
+    return [_plain(title, row) for title, row in rows]
+
+
+def _plain(title: str, row: EquationRow) -> dict[str, object]:
+    because = {"because": row.because} if row.because else {}
+    return {"of": title, "equation": row.equation, "shape": row.shape, "flops": row.flops, **because}

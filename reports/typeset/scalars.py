@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -124,6 +125,12 @@ class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no type
         return f"{self._print(expr.lhs)} {sign} {self._print(expr.rhs)}"
 
 
+def _is_enclosed(text: str) -> bool:
+    """Whether a text is in brackets of its own, as an argument is: √(a + b)."""
+    depths = list(itertools.accumulate((sign == "(") - (sign == ")") for sign in text))
+    return text.startswith("(") and 0 not in depths[:-1] and depths[-1] == 0
+
+
 class Text:
     """As text for a terminal."""
 
@@ -162,7 +169,8 @@ class Text:
         text = text.replace("**", "^")
         if matrix:  # numbers multiply, tensors multiply element by element
             text = re.sub(r"(?<=[q)])\*(?=q|\()", " ⊙ ", text)
-        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], _signs(text)), _binds(expr), [_signs(note) for note in notes]
+        text = re.sub(r"\((q\d+q)\)", lambda m: m[1] if _is_enclosed(names[m[1]]) else m[0], _signs(text))
+        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], text), _binds(expr), [_signs(note) for note in notes]
 
 
 class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
@@ -223,13 +231,13 @@ class Latex:
 
 
 _RELATIONS = {"≥": r"\ge", "<": "<"}
-_SIGNS = {"μ": r"\mu", "σ": r"\sigma", "ℒ": r"\mathcal{L}"}
+_SIGNS = {"μ": r"\mu", "σ": r"\sigma", "θ": r"\theta", "x̂": r"\hat{x}", "ℒ": r"\mathcal{L}"}
 
 
 def _letter(letter: str) -> str:
     stem = letter.rstrip("0123456789")
     number = letter[len(stem) :]
     shown = _SIGNS.get(stem, stem)
-    if len(stem) > 2 and stem not in _SIGNS:
+    if (len(stem) > 2 or (len(stem) > 1 and stem.isalpha())) and stem not in _SIGNS:
         shown = rf"\mathrm{{{stem.replace('_', chr(92) + '_')}}}"
     return f"{shown}^{{({number})}}" if number and stem else shown

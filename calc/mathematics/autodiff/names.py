@@ -11,6 +11,7 @@ from calc.graph.step import LOSS as LOSS_PATH
 from calc.graph.step import TOP, bare_name
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument, place
+from calc.mathematics.autodiff.roles import Roles
 
 LOSS = "ℒ"  # L is a number of layers
 _TOP = ("", TOP, LOSS_PATH)
@@ -31,18 +32,22 @@ class NodeNames:
         self.inline: set[int] = set()
         self.through: set[int] = set()
         readers = _readers(equations, forward)
+        roles = Roles(equations, readers)
         counts: dict[str, int] = {}
         inputs = {**_input_names(equations, forward), loss: LOSS}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
-            elif _is_number(node) or (not every_step and (_is_inline(node, readers.get(node.index, [])) or _is_squeezed(equations, node))):
+            elif _is_number(node) or (not every_step and self._is_inside(equations, node, readers, roles)):
                 self.inline.add(node.index)
             else:
-                written = inputs.get(node.index) or _written(node)
+                written = inputs.get(node.index) or _written(node, roles)
                 counts[written] = counts.get(written, 0) + 1
                 alone = counts[written] == 1 and written not in sizes
                 self.of[node.index] = written if alone else f"{written}{counts[written]}"
+
+    def _is_inside(self, equations: Equations, node: Node, readers: Mapping[int, list[Node]], roles: Roles) -> bool:
+        return _is_inline(node, readers.get(node.index, [])) or _is_squeezed(equations, node) or (not node.name and roles.is_shifted(node))
 
     def _is_through(self, node: Node) -> bool:
         op = node.op
@@ -88,7 +93,7 @@ def _is_squeezed(equations: Equations, node: Node) -> bool:
     return all(c == ir.Index(sp.Integer(0) if s == 1 else place(next(axes, -1))) for c, s in zip(node.op.coordinates, sizes, strict=True))
 
 
-def _written(node: Node) -> str:
+def _written(node: Node, roles: Roles) -> str:
     if isinstance(node.op, ir.Leaf):
         owner, _, last = node.op.name.rpartition(".")
         if node.op.role == "random":
@@ -98,7 +103,7 @@ def _written(node: Node) -> str:
             return f"{owner}.{letter}"
         return letter if letter.isupper() else last  # b alone is an index
     prefix = "" if node.module_path in _TOP else f"{node.module_path}."
-    return f"{prefix}{node.name or _letter(node)}"
+    return f"{prefix}{node.name or roles.name(node) or _letter(node)}"
 
 
 def _letter(node: Node) -> str:

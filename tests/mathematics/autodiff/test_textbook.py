@@ -15,6 +15,7 @@ import calc
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import RESULT, partial
+from calc.mathematics.autodiff.summing import SHIFT
 from reports.page.gradients import EquationEntry, chain, entries, groups
 from reports.typeset.equations import NOISE, EquationLine
 from tests.mathematics.autodiff.models import MODELS
@@ -96,14 +97,14 @@ def test_layer_norm() -> None:
     text = right("layer norm", "gradient linear.Y")
 
     assert 2 == text.count("mean_j(")
-    assert text.startswith("part.r[b]·(")
+    assert text.startswith("part.rstd[b]·(")
 
 
 def test_a_layer_norm_that_is_written_out() -> None:
     """The same; here dn is a multiple of n, whose mean is 0, so the second mean goes too."""
     text = right("layer norm by hand", "gradient linear.Y")
 
-    assert "r[b]·(∂ℒ/∂n[b,i] − n[b,i]·mean_j(n[b,j]·∂ℒ/∂n[b,j]))" == text.replace("part.H6", "r").replace("part.H7", "n")
+    assert "part.rstd[b]·(∂ℒ/∂part.x̂[b,i] − part.x̂[b,i]·mean_j(part.x̂[b,j]·∂ℒ/∂part.x̂[b,j]))" == text
 
 
 def test_rms_norm() -> None:
@@ -138,7 +139,42 @@ def test_a_zero_gradient_is_shown_with_its_reason() -> None:
     entry = shown("convolution with batch norm")["parameter gradient conv.bias"]
 
     assert (True, "0") == (entry.zero, entry.equation.right)
-    assert entry.because
+    assert "Σ = 0 by the definition of norm.xc" in entry.because
+    assert SHIFT not in entry.because
+
+
+def test_the_gradient_of_a_key_bias_is_zero_because_a_softmax_is_invariant() -> None:
+    """A bias of the keys adds q·b to a whole row of scores; alone, and where it is a part of one bias with those of queries and values."""
+    alone = shown("multi-head attention")["parameter gradient kk.bias"]
+    part = shown("gpt2")["parameter gradient transformer.h.0.attn.c_attn.bias"]
+
+    assert "0" == alone.equation.right
+    assert "; 0; " in part.equation.right
+    assert SHIFT in alone.because
+    assert SHIFT in part.because
+    assert [] == [name for name, entry in shown("gpt2").items() if SHIFT in entry.because and "c_attn.bias" not in name]
+
+
+@pytest.mark.parametrize("name", ["rms norm", "layer norm", "layer norm by hand"])
+def test_a_norm_has_the_usual_names(name: str) -> None:
+    """Whether one operator computes it or several."""
+    names = {entry.of for entry in shown(name).values() if entry.kind == "forward"}
+    moments = {"part.x²", "part.ms"} if name == "rms norm" else {"part.μ", "part.xc", "part.xc²", "part.var"}
+    result = {"part.Y"} if name == "rms norm" else {"part.x̂"}
+
+    assert names >= {*moments, *result, "part.rstd"}
+
+
+def test_a_rotary_table_is_called_by_its_function() -> None:
+    """cos and sin of the angles θ."""
+    rows = {e.of: e.equation.right for e in shown("llama3-8b").values() if e.kind == "forward"}
+
+    assert [("cos(model.θ[t,q])", "sin(model.θ[t,q])")] == [(rows["model.cos"], rows["model.sin"])]
+
+
+def test_a_square_beside_no_norm_has_no_name_of_a_norm() -> None:
+    """The mean of squares is here the loss."""
+    assert not {e.of for e in shown("linear").values()} & {"x²", "ms"}
 
 
 @pytest.mark.slow

@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 import calc
+from calc.mathematics.autodiff.summing import SHIFT
 from calc.mathematics.gradients import gradients
 from calc.symbolic.algebra import symbol
 from reports.jobs import job
 from reports.page import equations
-from reports.page.equations import ModelSection, model_section
+from reports.page.equations import ModelSection, equations_document, model_section
 from reports.typeset.letters import flops_text, size_text
 from reports.typeset.numbers import NBSP
+from tests.mathematics.autodiff.models import MODELS
 
 TWO_LAYER = model_section(gradients(calc.load("two-layer")))
 
@@ -118,6 +120,16 @@ def test_a_tensor_is_not_called_like_a_size() -> None:
 def test_an_element_outside_of_an_image_is_said_to_be_zero() -> None:
     """x[b,j,h+n-1,m+w-1] is read beyond the edge, where the convolution pads."""
     assert "In these equations: i is an index of c; an element outside its tensor is 0." == CONVOLUTION.notation
+
+
+def test_a_gradient_that_is_zero_says_why() -> None:
+    """Beside its equation, and as data."""
+    section = model_section(gradients(MODELS["multi-head attention"]))
+    rows = {row.equation: row.because for table in section.tables for row in table.rows}
+    (data,) = (row for row in equations_document(section) if "because" in row)
+
+    assert ("∂ℒ/∂kk.b[p] = 0", SHIFT) == (data["equation"], data["because"])
+    assert [SHIFT] == [because for because in rows.values() if because]
 
 
 def test_the_gradient_of_the_input_of_a_first_convolution_is_not_computed() -> None:

@@ -150,7 +150,7 @@ def test_a_matrix_for_each_row_has_indices() -> None:
     """As experts have: each row is multiplied by a matrix of its own."""
     rows = lines(applied(lambda y: torch.einsum("btd,btdf->btf", y, y[..., None] + y[..., None, :]), matrix=True))
 
-    assert any(" = Σ_i linear.Y[b,t,i] " in row for row in rows)
+    assert "Y[b,t,i] = Σ_j linear.Y[b,t,j] X[b,t,j,i]" in rows
 
 
 def test_a_depthwise_convolution_has_indices() -> None:
