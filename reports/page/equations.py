@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -11,8 +11,10 @@ import sympy as sp
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.names import LOSS
+from calc.mathematics.autodiff.numeric import needed
+from calc.mathematics.autodiff.summing import SHIFT
 from calc.options import TRAIN
-from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, entries, groups
+from reports.page.gradients import FORWARD, NO_NOTATION, PARAMETER, EquationEntry, EquationGroup, Notation, entries, groups, together
 from reports.page.parts import several
 from reports.page.static_sizes import NO_STATIC_SIZES, StaticSizeTable
 from reports.typeset.letters import flops_text
@@ -21,13 +23,16 @@ from reports.typeset.numbers import NBSP
 
 @dataclass(frozen=True, slots=True)
 class EquationRow:
-    """An equation of the model as text. ``parameter``: the gradient of a parameter. ``notes``: what its notation means."""
+    """An equation of the model as text. ``parameter``: the gradient of a parameter. ``notes``: what it alone needs to be read. ``because``:
+    why a gradient is 0."""
 
     equation: str
     shape: str
     flops: str
     parameter: bool
     notes: tuple[str, ...] = ()
+    notation: Notation = NO_NOTATION
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,9 @@ class ModelSection:
     @property
     def notation(self) -> str:
         """What the notation of the equations means, as a sentence; empty where it needs none."""
-        notes = dict.fromkeys(note for table in self.tables for row in table.rows for note in row.notes)
-        return f"In these equations: {'; '.join(notes)}." if notes else ""
+        rows = [row for table in self.tables for row in table.rows]
+        page = together(row.notation for row in rows)
+        return replace(page, legend=(*page.legend, *dict.fromkeys(note for row in rows for note in row.notes))).sentence
 
 
 MOST = 1000  # equations of a report; of a longer model, the command is named instead
@@ -133,7 +139,7 @@ def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
     matrix = {id(entry): of for entry, of in zip(*parts, strict=True)}
     for group in groups(parts[0]):
         shown = [matrix[id(entry)] if entry.equation.flops != 0 else entry for entry in group.entries]
-        yield _table(group, tuple(_row(entry, derived) for entry in shown))
+        yield _table(group, tuple(_row(entry) for entry in shown))
 
 
 def _table(group: EquationGroup, rows: tuple[EquationRow, ...]) -> EquationTable:
@@ -143,10 +149,10 @@ def _table(group: EquationGroup, rows: tuple[EquationRow, ...]) -> EquationTable
     return EquationTable(direction, group.layers[0] if alike else group.title, group.title if alike else "", rows)
 
 
-def _row(entry: EquationEntry, derived: Derived) -> EquationRow:
+def _row(entry: EquationEntry) -> EquationRow:
     line = entry.equation
-    flops = flops_text(line.flops, derived.program) if line.flops != 0 else ""
-    return EquationRow(str(line), line.shape, flops, entry.kind == PARAMETER, entry.notes)
+    because = SHIFT if SHIFT in entry.because else "; ".join(entry.because) if entry.zero else ""
+    return EquationRow(str(line), line.shape, line.flops_text, entry.kind == PARAMETER, entry.notes, entry.notation, because)
 
 
 def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[str]:
@@ -164,18 +170,31 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
 
 
 def _inputs(derived: Derived) -> Sequence[str]:
-    """The floating-point inputs that a matmul reads."""
-    read = {
-        source
-        for node in derived.equations.nodes[: derived.forward]
-        if isinstance(node.op, ir.Contract) and len(node.op.operands) > 1
-        for source in ir.sources(node.op)
-    }
-    leaves = [node for node in derived.equations.nodes[: derived.forward] if isinstance(node.op, ir.Leaf) and node.index in read]
-    return [derived.names.of.get(n.index, "") for n in leaves if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.integral]
+    """The floating-point inputs that a matmul reads before any parameter: as they are, scaled, or in a view, as a convolution reads
+    patches."""
+    nodes = derived.equations.nodes[: derived.forward]
+    constant = _without_parameters(derived)
+    matmuls = [node for node in nodes if isinstance(node.op, ir.Contract) and len(node.op.operands) > 1]
+    read = needed(derived.equations, [source for node in matmuls for source in ir.sources(node.op) if source in constant])
+    leaves = [nodes[index] for index in read if isinstance(nodes[index].op, ir.Leaf)]
+    return [derived.names.of[n.index] for n in leaves if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.integral]
+
+
+def _without_parameters(derived: Derived) -> Collection[int]:
+    """The tensors of the forward that depend on no parameter that is trained."""
+    trained = set(derived.parameters.values())
+    for node in derived.equations.nodes[: derived.forward]:
+        if not trained.isdisjoint(ir.sources(node.op)):
+            trained.add(node.index)
+    return set(range(derived.forward)) - trained
 
 
 def equations_document(section: ModelSection) -> list[dict[str, object]]:
     """The equations as plain data."""
     rows = ((table.title, row) for table in section.tables for row in table.rows)
-    return [{"of": title, "equation": row.equation, "shape": row.shape, "flops": row.flops} for title, row in rows]
+    return [_plain(title, row) for title, row in rows]
+
+
+def _plain(title: str, row: EquationRow) -> dict[str, object]:
+    because = {"because": row.because} if row.because else {}
+    return {"of": title, "equation": row.equation, "shape": row.shape, "flops": row.flops, **because}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from calc.mathematics.autodiff import ir
@@ -16,9 +16,36 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 
 @dataclass(frozen=True, slots=True)
+class Notation:
+    """What the notation of equations means, and the ``indices`` that are not the initial of their size, each with that size."""
+
+    legend: tuple[str, ...] = ()
+    indices: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """Everything as one sentence; empty where nothing needs it."""
+        indices = ", ".join(f"{letter} of {size}" for letter, size in self.indices).replace(" of ", " is an index of ", 1)
+        parts = [*([indices] if indices else []), *self.legend]
+        return f"In these equations: {'; '.join(parts)}." if parts else ""
+
+
+NO_NOTATION = Notation()
+
+
+def together(notations: Iterable[Notation]) -> Notation:
+    """The notation of several equations."""
+    every = list(notations)
+    legend = dict.fromkeys(words for notation in every for words in notation.legend)
+    indices = dict.fromkeys(index for notation in every for index in notation.indices)
+    return Notation(tuple(legend), tuple(indices))
+
+
+@dataclass(frozen=True, slots=True)
 class EquationEntry:
-    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. ``notes``: what its notation means. To compare
-    layers: ``unnamed`` is the equation as text without the names of tensors of other layers, which ``outside`` lists in order."""
+    """One equation. ``of``: the full name of its tensor. ``group``: its layer, or empty. ``notes``: what it alone needs to be read.
+    ``notation``: what a legend says. To compare layers: ``unnamed`` is the equation as text without the names of tensors of other layers,
+    which ``outside`` lists in order."""
 
     kind: str
     of: str
@@ -27,6 +54,7 @@ class EquationEntry:
     because: tuple[str, ...] = ()
     zero: bool = False
     notes: tuple[str, ...] = ()
+    notation: Notation = NO_NOTATION
     unnamed: str = ""
     outside: tuple[str, ...] = ()
 
@@ -63,7 +91,7 @@ def entries(
         because = _because(derived, step.because, group)
         unnamed = Writer(derived, False, matrix, group, unnamed=True)
         compared = str(unnamed.gradient(target)) if group else "", tuple(unnamed.outside)
-        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, tuple(writer.notes), *compared))
+        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, writer.notes, _notation(writer), *compared))
     return collected
 
 
@@ -78,8 +106,13 @@ def _forward(derived: Derived, gradients: Sequence[int], matrix: bool, latex: bo
             unnamed, writer = Writer(derived, False, matrix, group, unnamed=True), Writer(derived, latex, matrix, group)
             compared = str(unnamed.forward(index)) if group else "", tuple(unnamed.outside)
             equation = writer.forward(index)
-            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, (), False, tuple(writer.notes), *compared))
+            about = writer.notes, _notation(writer), *compared
+            rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, (), False, *about))
     return rows
+
+
+def _notation(writer: Writer) -> Notation:
+    return Notation(writer.legend, writer.indices)
 
 
 class _Places:

@@ -10,7 +10,7 @@ from calc.graph.static_sizes import Shape, StaticSize, static_sizes
 from calc.graph.step import bare_name
 from calc.mathematics.autodiff.sizes import size
 from reports.page.parts import several
-from reports.typeset.letters import flops_text
+from reports.typeset.letters import size_text
 from reports.typeset.numbers import integer
 
 MOST = 40  # rows of the table; of a model with more (channels of each stage), the first
@@ -54,7 +54,7 @@ def _origins(static: StaticSize, program: Program) -> list[tuple[str, str]]:
 
 def _shape(shape: Shape, program: Program) -> str:
     """``(B, 197, d)``."""
-    written = [flops_text(size(each), program) for each in shape]
+    written = [size_text(size(each), program) for each in shape]
     return f"({', '.join(written)}{',' if len(written) == 1 else ''})"
 
 

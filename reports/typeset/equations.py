@@ -3,8 +3,8 @@ a gradient that has no name stands inside the equation that reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import sympy as sp
 
@@ -13,12 +13,18 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.reverse import GradientShare
 from calc.mathematics.autodiff.sizes import folded, in_dimensions
-from reports.typeset.letters import Letters
+from reports.typeset.letters import Letters, contraction_flops_text, flops_text
+from reports.typeset.matmuls import MatrixProduct, matrix_product
+from reports.typeset.padding import bounds
 from reports.typeset.scalars import Latex, Style, Text
 
 _CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
 OUTSIDE = "an element outside its tensor is 0"
+MERGED = "(a b) is one index over axes a and b, row-major"
+CONCATENATED = "[x; y] is x and y concatenated along the axis in whose index they differ"
+INDICATOR = "[a = b] is 1 where a = b, else 0"
+RUNNING = "Σ_a≤b is a running sum: over all a up to b"
 NOISE = "noise is what a dropout or another operator draws at random, anew in each step"
 
 
@@ -36,15 +42,31 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class EquationLine:
-    """One line: what it is of, what that is, its shape, its FLOPs."""
+    """One line: what it is of, what that is, its shape, its FLOPs, also as text."""
 
     left: str
     right: str
     shape: str
     flops: sp.Expr
+    flops_text: str = ""
 
     def __str__(self) -> str:
         return f"{self.left} = {self.right}"
+
+
+@dataclass(slots=True)
+class _Notation:
+    """What the equation that is being written uses: notes, notation for a legend, letters; whether it needs indices to be true."""
+
+    notes: dict[str, None] = field(default_factory=dict)
+    legend: dict[str, None] = field(default_factory=dict)
+    letters: set[str] = field(default_factory=set)
+    batch: set[str] = field(default_factory=set)
+    needs_indices: bool = False
+
+
+# Steps that are written without indices as well.
+_WITHOUT_INDICES = (ir.Contract, ir.Map, ir.Reduce, ir.Hold, ir.Leaf, ir.Literal)
 
 
 class Writer:
@@ -65,9 +87,25 @@ class Writer:
         self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
-        self._sums_without_indices = False
-        self.notes: list[str] = []
+        self._page = _Notation()
+        self._products = False  # matmuls as matrices within an equation that has indices
         self.outside: list[str] = []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What only this equation needs: the formula of a derivative, what noise is."""
+        return tuple(self._page.notes)
+
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """What the notation of the equation means."""
+        return tuple(self._page.legend)
+
+    @property
+    def indices(self) -> tuple[tuple[str, str], ...]:
+        """Each index that is not the initial of its size, and that size."""
+        letters = self._page.letters if self._page.needs_indices or not self._matrix else self._page.batch
+        return tuple((letter, size) for letter, size in self._letters.sizes.items() if letter in letters)
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -80,19 +118,23 @@ class Writer:
         return self._readable(lambda: self._gradient_line(target))
 
     def _readable(self, write: Callable[[], EquationLine]) -> EquationLine:
-        """An equation as matrices; with indices where a sum in it is no product of two matrices: Σ_j,m,n X W would not say what of X
-        is multiplied by what of W."""
-        outside, self._sums_without_indices = len(self.outside), False
-        line = write()
-        if self._matrix and self._sums_without_indices:
+        """An equation as matrices; with indices where it has anything but elementwise operations and products of two matrices: Σ_j,m,n X W
+        would not say what of X is multiplied by what of W."""
+        outside = len(self.outside)
+        line = self._attempt(write)
+        if self._matrix and self._page.needs_indices:
             del self.outside[outside:]
-            self._matrix = False
-            line = write()
-            self._matrix = True
+            self._matrix, self._products = False, True
+            line = self._attempt(write)
+            self._matrix, self._products = True, False
         return line
 
+    def _attempt(self, write: Callable[[], EquationLine]) -> EquationLine:
+        self._page = _Notation()
+        return write()
+
     def _forward_line(self, node: int) -> EquationLine:
-        letters = self._letters.start(self._equations[node].shape)
+        letters = self._start(node)
         self._forward = True
         line = self._equation(self._name(node, letters), node, letters)
         self._forward = False
@@ -100,7 +142,7 @@ class Writer:
 
     def _gradient_line(self, target: int) -> EquationLine:
         step = self._derived.of[target]
-        letters = self._letters.start(self._equations[target].shape)
+        letters = self._start(target)
         left = self._indexed(self._style.gradient(self._called(target)), letters)
         if step.node is None:
             return EquationLine(left, "0", self._shape(target), sp.Integer(0))
@@ -108,7 +150,7 @@ class Writer:
 
     def share(self, share: GradientShare) -> EquationLine:
         """What one equation hands to one tensor that it reads."""
-        letters = self._letters.start(self._equations[share.target].shape)
+        letters = self._start(share.target)
         left = self._indexed(self._style.gradient(self._called(share.target)), letters)
         if share.node is None:
             return EquationLine(left, "0", self._shape(share.target), sp.Integer(0))
@@ -125,12 +167,20 @@ class Writer:
 
     def _equation(self, left: str, node: int, letters: list[str]) -> EquationLine:
         written = self._body(node, letters)
-        inside = list(self._inlined(node))
-        return EquationLine(left, written.text, self._shape(node), self._derived.flops(inside))
+        inside = self._inlined(node)
+        return EquationLine(left, written.text, self._shape(node), self._derived.flops(inside), self._flops_text(inside))
+
+    def _flops_text(self, inside: Sequence[int]) -> str:
+        """Empty where no matmul is inside."""
+        nodes = [self._equations[index] for index in inside]
+        matmuls = [node for node in nodes if isinstance(node.op, ir.Contract) and len(node.op.operands) > 1]
+        if len(matmuls) == 1 and len(ir.sources(matmuls[0].op)) == 2:
+            return contraction_flops_text(matmuls[0], self._derived.program)
+        return flops_text(self._derived.flops(inside), self._derived.program) if matmuls else ""
 
     def _shape(self, node: int) -> str:
         shape = self._equations[node].shape
-        return f"({', '.join(str(in_dimensions(s, self._derived.program)).replace('*', '·') for s in shape)})" if shape else "()"
+        return f"({', '.join(_signs(in_dimensions(s, self._derived.program)) for s in shape)})"
 
     def _inlined(self, node: int) -> list[int]:
         """The node and what stands inside its equation."""
@@ -153,16 +203,26 @@ class Writer:
         while node in names.through:
             node = ir.sources(self._equations[node].op)[0]
         written = names.of.get(node, f"#{node}")
-        shown = relative(written, self._layer)
-        if shown in self._derived.program.define:  # W of a layer, where W is the width of the image
-            shown = written
+        shown = self._within_layer(node, written)
         if self._unnamed and shown == written:
             self.outside.append(written)
             return "…"
         return self._style.name(shown)
 
+    def _within_layer(self, node: int, written: str) -> str:
+        """The name of a tensor in its layer, unless that is the name of a size or of an index: W is the width of the image, b a row."""
+        shown, op = relative(written, self._layer), self._equations[node].op
+        if shown == written or (len(shown) > 1 and shown not in self._derived.program.define):
+            return shown
+        if shown.isascii() and shown.islower() and isinstance(op, ir.Leaf) and op.role == "parameter":
+            shown = op.name.rpartition(".")[2]
+        return written if len(shown) == 1 and (shown.islower() or shown in self._derived.program.define) else shown
+
     def _indexed(self, name: str, letters: Sequence[str]) -> str:
-        return name if self._matrix or not letters else f"{name}[{','.join(letters)}]"
+        if self._matrix or not letters:
+            return name
+        self._page.letters.update(letters)
+        return f"{name}[{','.join(letters)}]"
 
     def _name(self, node: int, letters: Sequence[str]) -> str:
         return self._indexed(self._called(node), letters)
@@ -172,14 +232,20 @@ class Writer:
 
     def _seen(self, node: int, letters: Sequence[str]) -> list[str]:
         """The letters of what ``node`` is only another view of."""
-        while node in self._names.through:
-            op = self._equations[node].op
-            if isinstance(op, ir.Map):
-                letters = [letters[label] for label in op.operands[0].at]
-                node = op.operands[0].node
-            else:
-                node = ir.sources(op)[0]
-        return list(letters)
+        seen = self._resolved(Operand(node, tuple(range(len(letters)))), self._names.through)
+        return [letters[label] for label in seen.at]
+
+    def _resolved(self, operand: Operand, through: Collection[int]) -> Operand:
+        """The tensor that an operand is only another view of, and the labels of its axes."""
+        while operand.node in through:
+            op = self._equations[operand.node].op
+            source = op.operands[0] if isinstance(op, ir.Map) else Operand(ir.sources(op)[0], tuple(range(len(operand.at))))
+            operand = Operand(source.node, tuple(operand.at[label] for label in source.at))
+        return operand
+
+    def _plain(self, operand: Operand) -> Operand:
+        """An operand of the forward without the views before it."""
+        return self._resolved(operand, self._names.through if operand.node < self._derived.forward else ())
 
     def _tensor(self, node: int, letters: Sequence[str]) -> Written:
         """A tensor where another equation reads it."""
@@ -189,11 +255,11 @@ class Writer:
         if node in names.of:
             op = self._equations[node].op
             if isinstance(op, ir.Leaf) and op.role == "random":
-                self._note(NOISE)
+                self._page.notes.setdefault(NOISE)
             return Written(self._name(node, letters))
         if node in names.through and node < self._derived.forward:
-            op = self._equations[node].op
-            source = op.operands[0] if isinstance(op, ir.Map) else Operand(ir.sources(op)[0], tuple(range(len(letters))))
+            source = self._plain(Operand(node, tuple(range(len(letters)))))
+            self._page.needs_indices |= source.at != tuple(range(len(letters)))
             return self._tensor(source.node, [letters[label] for label in source.at])
         return self._body(node, list(letters))
 
@@ -212,22 +278,26 @@ class Writer:
     def _more(self, sizes: Sequence[sp.Expr], used: Sequence[str]) -> list[str]:
         return self._letters.more(sizes, [*used, *self._taken])
 
+    def _start(self, node: int) -> list[str]:
+        return self._letters.start(self._equations[node].shape)
+
     def _primitive(self, index: int, node: ir.Node, every: list[str]) -> Written:
+        self._page.needs_indices |= not isinstance(node.op, _WITHOUT_INDICES)
+        self._page.letters.update(every)
         match node.op:
             case ir.Contract(operands):
                 return self._contract(node, operands, every)
             case ir.Map(expr, operands):
-                return self._map(expr, operands, every)
+                return self._map(node, expr, operands, every)
             case ir.Reduce(kind, operand):
                 return self._reduce(node, kind, operand, every)
-            case ir.Gather(source, coordinates, fill):
-                if fill == 0:
-                    self._note(OUTSIDE)
-                return self._at(source, [self._coordinate(c, every) for c in coordinates])
+            case ir.Gather():
+                return self._gather(node, node.op, every)
             case ir.Scatter(updates, coordinates):
                 return self._scatter(node, updates, coordinates, every)
             case ir.Split(source, axis, count):
-                return self._at(source, [*every[:axis], f"({' '.join(every[axis : axis + count])})", *every[axis + count :]])
+                self._explain(MERGED)
+                return self._tensor(source, [*every[:axis], f"({' '.join(every[axis : axis + count])})", *every[axis + count :]])
             case ir.Merge(source, axis, count):
                 return self._merge(source, axis, count, every)
             case ir.Concatenate(parts, axis):
@@ -235,17 +305,22 @@ class Writer:
             case ir.Cumulate(source, axis, reverse):
                 run = self._more((node.shape[axis],), every)[0]
                 relation = self._style.at_least if reverse else self._style.at_most
+                self._explain(RUNNING)
+                self._page.letters.add(run)
                 inner = self._tensor(source, [*every[:axis], run, *every[axis + 1 :]])
                 return Written(f"{self._style.sum([f'{run}{relation}{every[axis]}'])} {inner.within(_SUM)}", _SUM + 10)
             case ir.Iota():
                 return Written(every[0] if every else "0")
             case ir.Delta(operand):
+                self._explain(INDICATOR)
                 return Written(f"[{every[-1]} = {self._operand(operand, every).text}]")
             case ir.Best(kind, operand):
                 run_over = [every[i] for i in range(len(node.shape), len(every))]
                 return Written(f"{self._style.word(f'arg{kind}')}_{','.join(run_over)} {self._operand(operand, every).within(_PRODUCT)}")
-            case ir.Order(source, axis, _):
-                return Written(f"{self._style.word('argsort')}_{every[axis]}({self._tensor(source, every).text})")
+            case ir.Order(source, axis, descending):
+                keys = -argument(0) if descending else argument(0)
+                written = self._style.scalar(keys, {argument(0): self._tensor(source, every).within(_SUM + 5)}, False)[0]
+                return Written(f"{self._style.word('argsort')}_{every[axis]}({written})")
             case ir.Hold(source, _):
                 return self._tensor(source, every)
             case ir.Leaf() | ir.Literal():
@@ -256,78 +331,83 @@ class Writer:
         return self._tensor(operand.node, [letters[label] for label in operand.at])
 
     def _contract(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
-        if self._matrix and len(operands) == 2:
-            product = self._matrices(node, operands, letters)
-            if product is not None:
-                return product
-        self._sums_without_indices = True
+        product = self._matrices(node, operands, letters)
+        if product is not None:
+            return product
+        self._page.needs_indices = True
         factors = self._style.times(" ").join(self._operand(o, letters).within(_PRODUCT) for o in operands)
         inner = letters[len(node.shape) :]
         return Written(f"{self._style.sum(inner)} {factors}", _SUM + 10) if inner else Written(factors, _PRODUCT + 1)
 
     def _matrices(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written | None:
-        """A product of two matrices, each turned as it has to be. Labels that both have and keep are for each of them."""
-        a, b = operands
-        rank = len(node.shape)
-        both = set(a.at) & set(b.at)
-        summed = list(range(rank, rank + len(node.inner)))
-        if any(label not in both for label in summed) or any(label not in {*a.at, *b.at} for label in range(rank)):
+        """A contraction in matrix notation; within an equation that has indices as an element of it: (A B)[j,m]."""
+        plain = [self._plain(o) for o in operands]
+        if not (self._matrix or self._products) or len(plain) != 2:
             return None
-        rows = [label for label in a.at if label not in both]
-        columns = [label for label in b.at if label not in both]
-        order = [label for label in range(rank) if label not in both]
-        if order == [*columns, *rows] and columns and rows:
-            a, b, rows, columns = b, a, columns, rows
-        elif order != [*rows, *columns]:
+        product = matrix_product(plain[0].at, plain[1].at, len(node.shape))
+        if product is None or self._matrix:
+            return None if product is None else self._product(product, plain, letters)
+        if product.batch or any(self._is_inside(o.node) for o in plain):
             return None
-        left, right = self._turned(a, rows, summed, letters), self._turned(b, summed, columns, letters)
-        if left is None or right is None:
-            return None
-        return Written(f"{left}{self._style.times(' ')}{right}", _PRODUCT + 1)
+        self._matrix = True
+        written = self._product(product, plain, letters).text
+        self._matrix = False
+        return Written(self._indexed(f"({written})", letters[: len(node.shape)]))
 
-    def _turned(self, operand: Operand, rows: Sequence[int], columns: Sequence[int], letters: Sequence[str]) -> str | None:
-        own = [label for label in operand.at if label in rows or label in columns]
-        written = self._operand(operand, letters).within(_PRODUCT)
-        # A vector stands as a column.
-        if own == [*rows, *columns] and not (rows == [] and columns):
-            return written
-        return f"{written}{self._style.transposed}" if own == [*columns, *rows] else None
+    def _product(self, product: MatrixProduct, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
+        """A product of two matrices; of each batch, where both operands have axes that are not summed over."""
+        if product.batch:
+            batch = [letters[label] for label in product.batch]
+            self._page.batch.update(batch)
+            self._explain(f"a product of matrices is taken for each {_listed(batch)} where both have that axis")
+        factors = [
+            self._operand(operands[i], letters).within(_PRODUCT) + (self._style.transposed if transposed else "")
+            for i, transposed in zip((product.left, product.right), product.transposed, strict=True)
+        ]
+        return Written(self._style.times(" ").join(factors), _PRODUCT + 1)
 
-    def _map(self, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
+    def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
+        self._page.needs_indices |= not all(_is_trailing(self._plain(o).at, len(node.shape)) for o in operands)
         parts = {argument(i): self._operand(o, letters).within(_SUM + 5) for i, o in enumerate(operands)}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
         text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
-        for note in notes:
-            self._note(note)
+        self._page.notes |= dict.fromkeys(notes)
         return Written(text, binds)
 
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
+        self._page.needs_indices |= bool(node.shape)  # of which axis it is
         inner, body = letters[len(node.shape) :], self._operand(operand, letters)
         if kind == "sum":
             return Written(f"{self._style.sum(inner)} {body.within(_SUM + 11)}", _SUM + 10)
         return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
 
-    def _at(self, source: int, written: list[str]) -> Written:
-        return self._tensor(source, written)
+    def _gather(self, node: ir.Node, op: ir.Gather, letters: Sequence[str]) -> Written:
+        """An element of the source; with a fill, that where the element would be outside."""
+        coordinates = [self._coordinate(c, letters) for c in op.coordinates]
+        element = self._tensor(op.source, coordinates)
+        limits = [] if op.fill is None else list(bounds(op.coordinates, self._equations[op.source].shape, node.shape))
+        if not limits:
+            return element
+        if op.fill == 0:
+            self._explain(OUTSIDE)
+            return element
+        conditions = [(coordinates[i], relation, self._size(number)) for i, relation, number in limits]
+        return Written(self._style.cases(element.text, conditions, self._style.scalar(op.fill, {}, False)[0]))
 
     def _coordinate(self, coordinate: ir.Index | ir.Pick, letters: Sequence[str]) -> str:
         if isinstance(coordinate, ir.Pick):
             return self._operand(coordinate.operand, letters).text
-        expr = coordinate.expr
         symbols = {place(i): sp.Symbol(letter) for i, letter in enumerate(letters)}
-        sizes = {s: self._told_apart(s, letters) for s in expr.free_symbols if s not in symbols}
-        return str(expr.xreplace(symbols | sizes)).replace("*", "·").replace(" ", "")
+        indices = [term for term in sp.Add.make_args(coordinate.expr) if term.has(*symbols)]
+        sizes = {s: in_dimensions(s, self._derived.program) for term in indices for s in term.free_symbols if s not in symbols}
+        moved = _tight(sp.Add(*indices).xreplace(symbols | sizes))
+        return _shifted(moved if indices else "", self._size(coordinate.expr - sp.Add(*indices)))
 
-    def _told_apart(self, size: sp.Symbol, letters: Sequence[str]) -> sp.Expr:
-        """A size inside a coordinate; |d| where a label there is called d."""
-        shown = in_dimensions(size, self._derived.program) if size.name not in self._derived.program.define else size
-        for name in sorted(s.name for s in shown.free_symbols if s.name in letters):
-            self._note(f"|{name}| is the size, {name} the index")
-        return shown.xreplace({s: sp.Symbol(f"|{s.name}|" if s.name in letters else s.name) for s in shown.free_symbols})
+    def _size(self, size: sp.Expr) -> str:
+        return _tight(in_dimensions(size, self._derived.program))
 
-    def _note(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
+    def _explain(self, notation: str) -> None:
+        self._page.legend.setdefault(notation)
 
     def _scatter(self, node: ir.Node, updates: int, coordinates: Sequence[ir.Index | ir.Pick], letters: Sequence[str]) -> Written:
         """Σ of the updates whose place this is."""
@@ -344,37 +424,63 @@ class Writer:
                 ):
                     shift = sp.expand(coordinate.expr - place(i))
                     if not any(shift.has(place(j)) for j in range(len(shape))):
-                        back = -shift.xreplace({size: self._told_apart(size, letters) for size in shift.free_symbols})
-                        own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
-                        self._note(OUTSIDE)
+                        own.setdefault(i, _shifted(letter, self._size(-shift)))
+                        self._explain(OUTSIDE)
         missing = [i for i in range(len(shape)) if i not in own]
         names = self._more([shape[i] for i in missing], [*letters, *own.values()])
         every = [own[i] if i in own else names[missing.index(i)] for i in range(len(shape))]
         marks = [
             f"[{letter} = {self._coordinate(c, every)}]"
-            for letter, c in zip(letters, coordinates, strict=False)
-            if isinstance(c, ir.Pick) or (any(c.expr.has(place(i)) for i in missing) or not c.expr.free_symbols)
+            for letter, c, size in zip(letters, coordinates, node.shape, strict=True)
+            if size != 1 and (isinstance(c, ir.Pick) or (any(c.expr.has(place(i)) for i in missing) or not c.expr.free_symbols))
         ]
-        body = " ".join([*marks, self._tensor(updates, every).within(_PRODUCT)])
-        self._sums_without_indices |= bool(names)
-        return Written(f"{self._style.sum(names)} {body}", _SUM + 10) if names else Written(body, _CLOSE if not marks else _PRODUCT + 1)
+        self._page.letters.update(names)
+        written = self._tensor(updates, every)
+        if marks:
+            self._explain(INDICATOR)
+            written = Written(" ".join([*marks, written.within(_PRODUCT)]), _PRODUCT + 1)
+        return Written(f"{self._style.sum(names)} {written.within(_PRODUCT)}", _SUM + 10) if names else written
 
     def _merge(self, source: int, axis: int, count: int, letters: Sequence[str]) -> Written:
         """An axis that is several of the source's: its letter stands for all of them."""
         sizes = self._equations[source].shape[axis : axis + count]
         inner = self._more(sizes, letters)
         written = self._tensor(source, [*letters[:axis], *inner, *letters[axis + 1 :]])
-        if self._matrix:
-            return written
+        self._explain(MERGED)
         return Written(f"{written.within(_PRODUCT)} {self._style.where(f'{letters[axis]} = ({chr(32).join(inner)})')}", _SUM)
 
     def _concatenate(self, parts: Sequence[int], axis: int, letters: Sequence[str]) -> Written:
+        self._explain(CONCATENATED)
         tensors = []
         for part in parts:
             length = self._equations[part].shape[axis]
             own = "" if not letters else self._letters.more((length,), [*letters[:axis], *letters[axis + 1 :]])[0]
             tensors.append(self._tensor(part, [*letters[:axis], own, *letters[axis + 1 :]]).text)
         return Written(f"[{'; '.join(tensors)}]", _CLOSE)
+
+
+def _tight(expr: sp.Expr) -> str:
+    return _signs(expr).replace(" ", "")
+
+
+def _signs(size: sp.Expr) -> str:
+    return str(size).replace("**", "^").replace("*", "·")
+
+
+def _shifted(index: str, shift: str) -> str:
+    """An index and what is added to it: i+k/2, j−1."""
+    if not index:
+        return shift
+    return index if shift == "0" else f"{index}{'' if shift.startswith('-') else '+'}{shift}"
+
+
+def _is_trailing(at: Sequence[int], rank: int) -> bool:
+    """Whether a tensor with these labels has the last axes of ``rank``, in order, as broadcasting aligns them."""
+    return tuple(at) == tuple(range(rank - len(at), rank))
+
+
+def _listed(letters: Sequence[str]) -> str:
+    return letters[0] if len(letters) == 1 else f"{', '.join(letters[:-1])} and {letters[-1]}"
 
 
 def relative(name: str, layer: str) -> str:

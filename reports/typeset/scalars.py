@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -40,6 +41,7 @@ class Style(Protocol):
     def over(self, kind: str, letters: Sequence[str]) -> str: ...
     def word(self, word: str) -> str: ...
     def where(self, text: str) -> str: ...
+    def cases(self, text: str, conditions: Sequence[tuple[str, str, str]], otherwise: str) -> str: ...
     def times(self, between: str) -> str: ...
     def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]: ...
 
@@ -123,6 +125,12 @@ class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no type
         return f"{self._print(expr.lhs)} {sign} {self._print(expr.rhs)}"
 
 
+def _is_enclosed(text: str) -> bool:
+    """Whether a text is in brackets of its own, as an argument is: √(a + b)."""
+    depths = list(itertools.accumulate((sign == "(") - (sign == ")") for sign in text))
+    return text.startswith("(") and 0 not in depths[:-1] and depths[-1] == 0
+
+
 class Text:
     """As text for a terminal."""
 
@@ -146,6 +154,9 @@ class Text:
     def where(self, text: str) -> str:
         return f" with {text}"
 
+    def cases(self, text: str, conditions: Sequence[tuple[str, str, str]], otherwise: str) -> str:
+        return f"{{{text} where {' and '.join(' '.join(c) for c in conditions)}; else {otherwise}}}"
+
     def times(self, between: str) -> str:
         return between
 
@@ -158,7 +169,8 @@ class Text:
         text = text.replace("**", "^")
         if matrix:  # numbers multiply, tensors multiply element by element
             text = re.sub(r"(?<=[q)])\*(?=q|\()", " ⊙ ", text)
-        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], _signs(text)), _binds(expr), [_signs(note) for note in notes]
+        text = re.sub(r"\((q\d+q)\)", lambda m: m[1] if _is_enclosed(names[m[1]]) else m[0], _signs(text))
+        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], text), _binds(expr), [_signs(note) for note in notes]
 
 
 class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
@@ -204,6 +216,10 @@ class Latex:
     def where(self, text: str) -> str:
         return rf"\quad ({text})"
 
+    def cases(self, text: str, conditions: Sequence[tuple[str, str, str]], otherwise: str) -> str:
+        written = r" \wedge ".join(f"{left} {_RELATIONS[sign]} {right}" for left, sign, right in conditions)
+        return rf"\begin{{cases}} {text} & \text{{for}}\: {written} \\ {otherwise} & \text{{otherwise}} \end{{cases}}"
+
     def times(self, between: str) -> str:
         return r"\, "
 
@@ -214,13 +230,14 @@ class Latex:
         return _Printer(settings).doprint(expr), _binds(expr), notes
 
 
-_SIGNS = {"μ": r"\mu", "σ": r"\sigma", "ℒ": r"\mathcal{L}"}
+_RELATIONS = {"≥": r"\ge", "<": "<"}
+_SIGNS = {"μ": r"\mu", "σ": r"\sigma", "θ": r"\theta", "x̂": r"\hat{x}", "ℒ": r"\mathcal{L}"}
 
 
 def _letter(letter: str) -> str:
     stem = letter.rstrip("0123456789")
     number = letter[len(stem) :]
     shown = _SIGNS.get(stem, stem)
-    if len(stem) > 2 and stem not in _SIGNS:
+    if (len(stem) > 2 or (len(stem) > 1 and stem.isalpha())) and stem not in _SIGNS:
         shown = rf"\mathrm{{{stem.replace('_', chr(92) + '_')}}}"
     return f"{shown}^{{({number})}}" if number and stem else shown

@@ -10,7 +10,7 @@ from calc.mathematics.autodiff.numeric import needed
 from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.gradients import Checked
 from calc.symbolic.assignments import TYPED, sizes_text
-from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups
+from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups, together
 from reports.typeset.equations import Writer
 from reports.typeset.letters import flops_text
 from reports.writers.terminal import Terminal
@@ -28,14 +28,17 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
     if steps:
         _show_chain(derived, only, out)
     heading = ""
-    for group in groups(entries(derived, matrix, only=only)):
+    equations = entries(derived, matrix, only=only)
+    if notation := together(entry.notation for entry in equations).sentence:
+        _say(out, notation)
+    for group in groups(equations):
         kind = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
         if kind != heading:
             heading = kind
             _say(out, f"\n{kind}", "bold")
         _say(out, f"\n{_titled(group)}", "cyan")
         for entry in group.entries:
-            _line(derived, entry, out)
+            _line(entry, out)
     _say(
         out,
         f"\nmatmuls: forward {flops_text(derived.forward_flops, derived.program)} FLOP,"
@@ -61,7 +64,7 @@ def _show_chain(derived: Derived, only: str | None, out: Terminal) -> None:
     rules: dict[str, None] = {}
     for link in chain(derived, only=only):
         rules[f"{link.primitive}: {link.rule}"] = None
-        flops = f"   {flops_text(link.equation.flops, derived.program)} FLOP" if link.equation.flops != 0 else ""
+        flops = f"   {link.equation.flops_text} FLOP" if link.equation.flops_text else ""
         _say(out, f"    through {link.through}: {link.equation}   {link.equation.shape}{flops}   ({link.primitive})")
     _say(out, "\n  by these rules")
     for rule in rules:
@@ -74,8 +77,8 @@ def _titled(group: EquationGroup) -> str:
     return group.title or "(model)"
 
 
-def _line(derived: Derived, entry: EquationEntry, out: Terminal) -> None:
-    flops = f"   {flops_text(entry.equation.flops, derived.program)} FLOP" if entry.equation.flops != 0 else ""
+def _line(entry: EquationEntry, out: Terminal) -> None:
+    flops = f"   {entry.equation.flops_text} FLOP" if entry.equation.flops_text else ""
     mark = "  * " if entry.kind == PARAMETER else "    "
     _say(out, f"{mark}{entry.equation}   {entry.equation.shape}{flops}")
     for words in (*entry.because, *entry.notes):

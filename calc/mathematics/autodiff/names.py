@@ -10,7 +10,8 @@ import sympy as sp
 from calc.graph.step import LOSS as LOSS_PATH
 from calc.graph.step import TOP, bare_name
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.ir import Equations, Node, argument
+from calc.mathematics.autodiff.ir import Equations, Node, argument, place
+from calc.mathematics.autodiff.roles import Roles
 
 LOSS = "ℒ"  # L is a number of layers
 _TOP = ("", TOP, LOSS_PATH)
@@ -31,18 +32,22 @@ class NodeNames:
         self.inline: set[int] = set()
         self.through: set[int] = set()
         readers = _readers(equations, forward)
+        roles = Roles(equations, readers)
         counts: dict[str, int] = {}
         inputs = {**_input_names(equations, forward), loss: LOSS}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
-            elif _is_number(node) or (not every_step and _is_inline(node, readers.get(node.index, []))):
+            elif _is_number(node) or (not every_step and self._is_inside(equations, node, readers, roles)):
                 self.inline.add(node.index)
             else:
-                written = inputs.get(node.index) or _written(node)
+                written = inputs.get(node.index) or _written(node, roles)
                 counts[written] = counts.get(written, 0) + 1
                 alone = counts[written] == 1 and written not in sizes
                 self.of[node.index] = written if alone else f"{written}{counts[written]}"
+
+    def _is_inside(self, equations: Equations, node: Node, readers: Mapping[int, list[Node]], roles: Roles) -> bool:
+        return _is_inline(node, readers.get(node.index, [])) or _is_squeezed(equations, node) or (not node.name and roles.is_shifted(node))
 
     def _is_through(self, node: Node) -> bool:
         op = node.op
@@ -79,15 +84,26 @@ def _is_inline(node: Node, readers: list[Node]) -> bool:
     return same and isinstance(node.op, ir.Contract | ir.Map | ir.Reduce) and isinstance(reader.op, ir.Map | ir.Reduce)
 
 
-def _written(node: Node) -> str:
+def _is_squeezed(equations: Equations, node: Node) -> bool:
+    """A parameter without its axes of size 1: written as the parameter, whose gradient would have two equations otherwise."""
+    if not isinstance(node.op, ir.Gather) or not isinstance(equations[node.op.source].op, ir.Leaf) or node.op.fill is not None:
+        return False
+    axes = iter(range(len(node.shape)))
+    sizes = equations[node.op.source].shape
+    return all(c == ir.Index(sp.Integer(0) if s == 1 else place(next(axes, -1))) for c, s in zip(node.op.coordinates, sizes, strict=True))
+
+
+def _written(node: Node, roles: Roles) -> str:
     if isinstance(node.op, ir.Leaf):
         owner, _, last = node.op.name.rpartition(".")
         if node.op.role == "random":
             return "noise"
         letter = {"weight": "W" if len(node.shape) > 1 else "w", "bias": "b"}.get(last, last)
-        return f"{owner}.{letter}" if owner else letter
+        if owner:
+            return f"{owner}.{letter}"
+        return letter if letter.isupper() else last  # b alone is an index
     prefix = "" if node.module_path in _TOP else f"{node.module_path}."
-    return f"{prefix}{node.name or _letter(node)}"
+    return f"{prefix}{node.name or roles.name(node) or _letter(node)}"
 
 
 def _letter(node: Node) -> str:

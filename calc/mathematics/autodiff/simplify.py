@@ -45,6 +45,8 @@ def simplify(equations: Equations, forward: int, gradients: Gradients, targets: 
         work.summing.facts.clear()
         equations.module_path, equations.operator = equations[target].module_path, equations[target].operator
         node = work.simplified(gradients.of[target])
+        if node is None:
+            work.summing.invariant(0)
         results.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.facts))))
     return results
 
@@ -326,7 +328,10 @@ class _Work:
         for part in inner.parts:
             shape = tuple(self.equations[part].shape[inner.axis] if i == axis else s for i, s in enumerate(node.shape))
             summed = self.equations.add(ir.Reduce(op.kind, Operand(part, op.operand.at)), shape, node.inner)
+            before = len(self.summing.facts)
             pieces.append((self.simplified(summed), shape))
+            if pieces[-1][0] is None:
+                self.summing.invariant(before)
         return self._joined(pieces, axis, node.shape)
 
 

@@ -12,6 +12,8 @@ from calc.mathematics.autodiff.ir import Equations, argument
 from calc.mathematics.autodiff.sizes import INFINITY, product
 from calc.mathematics.autodiff.terms import Element, Monomial, Poly, Symbols, Total, added, expand, monomial_of, multiplied, product_of
 
+SHIFT = "softmax does not change when a constant is added to a row, so a bias that adds one, such as the key bias, has gradient 0"
+
 _DEPTH = 3
 Vanishes = Callable[[int, Collection[int]], bool]
 
@@ -145,8 +147,13 @@ class Summing:
         total = self.total(inlined, bound, depth - 1)
         if any(isinstance(self.symbols.meaning.get(s), Total) for m in total for f, _ in m for s in f.free_symbols):
             return None
-        self.facts.append((f"a sum over it is {'known' if total else '0'} by its definition:", node.index))
+        self.facts.append((f"Σ {_value(total)} by the definition of", node.index))
         return total
+
+    def invariant(self, before: int) -> None:
+        """Notes why a gradient is zero, if the facts from ``before`` on say that a softmax sums to 1: that is its invariance to a shift."""
+        if any(node >= 0 and _is_softmax(self.equations, node) for _, node in self.facts[before:]):
+            self.facts.append((SHIFT, -1))
 
     def _known_total(self, element: Element, bound: Mapping[int, sp.Expr]) -> Poly | None:
         """A sum or mean that the forward computes."""
@@ -170,6 +177,22 @@ class Summing:
             argument(i): self.symbols.element(o.node, (element.labels[label] for label in o.at)) for i, o in enumerate(node.op.operands)
         }
         return node.op.expr.xreplace(parts)
+
+
+def _value(total: Poly) -> str:
+    if not total:
+        return "= 0"
+    return "= 1" if total == {(): sp.Integer(1)} else "is known"
+
+
+def _is_softmax(equations: Equations, index: int) -> bool:
+    """Whether a tensor is E/Σ E of an exponential E."""
+    op = equations[index].op
+    if not isinstance(op, ir.Map) or op.expr not in (argument(0) / argument(1), argument(1) / argument(0)):
+        return False
+    over, under = (op.operands[i].node for i in ((0, 1) if op.expr == argument(0) / argument(1) else (1, 0)))
+    power, total = equations[over].op, equations[under].op
+    return isinstance(power, ir.Map) and isinstance(power.expr, sp.exp) and isinstance(total, ir.Reduce) and total.operand.node == over
 
 
 _Summand = tuple[ir.Operand, int, ir.Shape, str]

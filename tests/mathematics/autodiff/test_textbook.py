@@ -15,6 +15,7 @@ import calc
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import argument
 from calc.mathematics.autodiff.scalar import RESULT, partial
+from calc.mathematics.autodiff.summing import SHIFT
 from reports.page.gradients import EquationEntry, chain, entries, groups
 from reports.typeset.equations import NOISE, EquationLine
 from tests.mathematics.autodiff.models import MODELS
@@ -32,7 +33,7 @@ def right(name: str, of: str, matrix: bool = False) -> str:
 
 def test_softmax() -> None:
     """dx = y ⊙ (dy - Σ y dy), from E = exp(S), Z = Σ E, P = E/Z."""
-    expected = "part.P[b,d]·(∂ℒ/∂part.P[b,d] − Σ_e part.P[b,e]·∂ℒ/∂part.P[b,e])"
+    expected = "part.P[b,i]·(∂ℒ/∂part.P[b,i] − Σ_j part.P[b,j]·∂ℒ/∂part.P[b,j])"
 
     assert expected == right("softmax", "gradient linear.Y")
 
@@ -41,7 +42,7 @@ def test_a_softmax_that_is_written_out_has_the_same_gradient() -> None:
     """No operator's name is needed for it; the largest element that was taken off has a gradient of zero."""
     text = right("softmax by hand", "gradient linear.Y")
 
-    assert "P[b,d]·(∂ℒ/∂P[b,d] − Σ_e P[b,e]·∂ℒ/∂P[b,e])" == re.sub(r"part\.H\d", "P", text)
+    assert "P[b,i]·(∂ℒ/∂P[b,i] − Σ_j P[b,j]·∂ℒ/∂P[b,j])" == re.sub(r"part\.H\d", "P", text)
 
 
 def test_cross_entropy() -> None:
@@ -95,29 +96,29 @@ def test_layer_norm() -> None:
     """dx = r (dn - mean dn - n mean(dn n)), with dn = dy w."""
     text = right("layer norm", "gradient linear.Y")
 
-    assert 2 == text.count("mean_e(")
-    assert text.startswith("part.r[b]·(")
+    assert 2 == text.count("mean_j(")
+    assert text.startswith("part.rstd[b]·(")
 
 
 def test_a_layer_norm_that_is_written_out() -> None:
     """The same; here dn is a multiple of n, whose mean is 0, so the second mean goes too."""
     text = right("layer norm by hand", "gradient linear.Y")
 
-    assert "r[b]·(∂ℒ/∂n[b,d] − n[b,d]·mean_e(n[b,e]·∂ℒ/∂n[b,e]))" == text.replace("part.H6", "r").replace("part.H7", "n")
+    assert "part.rstd[b]·(∂ℒ/∂part.x̂[b,i] − part.x̂[b,i]·mean_j(part.x̂[b,j]·∂ℒ/∂part.x̂[b,j]))" == text
 
 
 def test_rms_norm() -> None:
     """dx = r (dn - n mean(dn n)): one mean, nothing centred."""
     text = right("rms norm", "gradient linear.Y")
 
-    assert text.count("mean_e(") == 1
+    assert text.count("mean_j(") == 1
 
 
 def test_attention() -> None:
     """dS = P ⊙ (dP - rowsum(dP ⊙ P)); where the mask took a score out, P is 0 already."""
     entry = shown("multi-head attention")["gradient S"]
 
-    assert "P[b,h,t,s]·(∂ℒ/∂P[b,h,t,s] − Σ_u P[b,h,t,u]·∂ℒ/∂P[b,h,t,u])/√(k)" == entry.equation.right
+    assert "P[b,j,t,s]·(∂ℒ/∂P[b,j,t,s] − Σ_u P[b,j,t,u]·∂ℒ/∂P[b,j,t,u])/√(k)" == entry.equation.right
     assert "the masked elements are 0 already" in entry.because
 
 
@@ -138,7 +139,42 @@ def test_a_zero_gradient_is_shown_with_its_reason() -> None:
     entry = shown("convolution with batch norm")["parameter gradient conv.bias"]
 
     assert (True, "0") == (entry.zero, entry.equation.right)
-    assert entry.because
+    assert "Σ = 0 by the definition of norm.xc" in entry.because
+    assert SHIFT not in entry.because
+
+
+def test_the_gradient_of_a_key_bias_is_zero_because_a_softmax_is_invariant() -> None:
+    """A bias of the keys adds q·b to a whole row of scores; alone, and where it is a part of one bias with those of queries and values."""
+    alone = shown("multi-head attention")["parameter gradient kk.bias"]
+    part = shown("gpt2")["parameter gradient transformer.h.0.attn.c_attn.bias"]
+
+    assert "0" == alone.equation.right
+    assert "; 0; " in part.equation.right
+    assert SHIFT in alone.because
+    assert SHIFT in part.because
+    assert [] == [name for name, entry in shown("gpt2").items() if SHIFT in entry.because and "c_attn.bias" not in name]
+
+
+@pytest.mark.parametrize("name", ["rms norm", "layer norm", "layer norm by hand"])
+def test_a_norm_has_the_usual_names(name: str) -> None:
+    """Whether one operator computes it or several."""
+    names = {entry.of for entry in shown(name).values() if entry.kind == "forward"}
+    moments = {"part.x²", "part.ms"} if name == "rms norm" else {"part.μ", "part.xc", "part.xc²", "part.var"}
+    result = {"part.Y"} if name == "rms norm" else {"part.x̂"}
+
+    assert names >= {*moments, *result, "part.rstd"}
+
+
+def test_a_rotary_table_is_called_by_its_function() -> None:
+    """cos and sin of the angles θ."""
+    rows = {e.of: e.equation.right for e in shown("llama3-8b").values() if e.kind == "forward"}
+
+    assert [("cos(model.θ[t,q])", "sin(model.θ[t,q])")] == [(rows["model.cos"], rows["model.sin"])]
+
+
+def test_a_square_beside_no_norm_has_no_name_of_a_norm() -> None:
+    """The mean of squares is here the loss."""
+    assert not {e.of for e in shown("linear").values()} & {"x²", "ms"}
 
 
 @pytest.mark.slow
@@ -170,7 +206,7 @@ def test_the_chain_names_a_rule_for_every_link() -> None:
     """½(x·w - 5)²: through the half, the square, the difference, the product."""
     links = chain(calc.gradients(MODELS["scalar"]))
 
-    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂ℒ/∂H"), ("w", "x[n] ∂ℒ/∂H")] == [(k.of, k.equation.right) for k in links]
+    assert [("H2", "1/2"), ("H", "H"), ("Y", "∂ℒ/∂H"), ("w", "x[i] ∂ℒ/∂H")] == [(k.of, k.equation.right) for k in links]
     assert ["map", "map", "map", "contract"] == [k.primitive for k in links]
 
 
@@ -185,4 +221,4 @@ def test_the_index_of_an_axis_without_a_name_is_none_of_the_tensors() -> None:
     )
     lines = [str(e.equation) for e in entries(calc.gradients(spec))]
 
-    assert "Y2[b,j] = [j = i[b]]" in lines
+    assert "Y2[b,n] = [n = i[b]]" in lines

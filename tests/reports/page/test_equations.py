@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 import calc
+from calc.mathematics.autodiff.summing import SHIFT
 from calc.mathematics.gradients import gradients
 from calc.symbolic.algebra import symbol
 from reports.jobs import job
 from reports.page import equations
-from reports.page.equations import ModelSection, model_section
-from reports.typeset.letters import flops_text
+from reports.page.equations import ModelSection, equations_document, model_section
+from reports.typeset.letters import flops_text, size_text
 from reports.typeset.numbers import NBSP
+from tests.mathematics.autodiff.models import MODELS
 
 TWO_LAYER = model_section(gradients(calc.load("two-layer")))
 
@@ -46,7 +48,7 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
     section = model_section(gradients(calc.load("gpt2")))
     forward, backward = (table for table in section.tables if "h.*" in table.title)
 
-    assert ("Forward: transformer.h.0, as in every transformer.h.*", "mean_d(transformer.X[b,t,d])") == (
+    assert ("Forward: transformer.h.0, as in every transformer.h.*", "mean_i(transformer.X[b,t,i])") == (
         forward.title,
         forward.rows[0].equation.partition(" = ")[2],
     )
@@ -100,11 +102,11 @@ CONVOLUTION = _convolution()
 
 
 def test_a_convolution_has_indices() -> None:
-    """Σ_i,j,m X' W would not say what of X' is multiplied by what of W."""
+    """Σ_j,n,m X' W would not say what of X' is multiplied by what of W."""
     rows = {row.equation.partition(" = ")[0]: row.equation.partition(" = ")[2] for table in CONVOLUTION.tables for row in table.rows}
 
-    assert "Σ_i,j,m X'[b,i,h,w,j,m] 0.W[c,i,j,m] + b[c]" == rows["Y[b,c,h,w]"]
-    assert "Σ_b,h,w X'[b,i,h,w,j,m] ∂ℒ/∂Y[b,c,h,w]" == rows["∂ℒ/∂0.W[c,i,j,m]"]
+    assert "Σ_j,n,m X'[b,j,h,w,n,m] 0.W[i,j,n,m] + bias[i]" == rows["Y[b,i,h,w]"]
+    assert "Σ_b,h,w X'[b,j,h,w,n,m] ∂ℒ/∂Y[b,i,h,w]" == rows["∂ℒ/∂0.W[i,j,n,m]"]
 
 
 def test_a_tensor_is_not_called_like_a_size() -> None:
@@ -116,5 +118,33 @@ def test_a_tensor_is_not_called_like_a_size() -> None:
 
 
 def test_an_element_outside_of_an_image_is_said_to_be_zero() -> None:
-    """x[b,i,h+j-1,w+m-1] is read beyond the edge, where the convolution pads."""
-    assert "In these equations: an element outside its tensor is 0." == CONVOLUTION.notation
+    """x[b,j,h+n-1,m+w-1] is read beyond the edge, where the convolution pads."""
+    assert "In these equations: i is an index of c; an element outside its tensor is 0." == CONVOLUTION.notation
+
+
+def test_a_gradient_that_is_zero_says_why() -> None:
+    """Beside its equation, and as data."""
+    section = model_section(gradients(MODELS["multi-head attention"]))
+    rows = {row.equation: row.because for table in section.tables for row in table.rows}
+    (data,) = (row for row in equations_document(section) if "because" in row)
+
+    assert ("∂ℒ/∂kk.b[p] = 0", SHIFT) == (data["equation"], data["because"])
+    assert [SHIFT] == [because for because in rows.values() if because]
+
+
+def test_the_gradient_of_the_input_of_a_first_convolution_is_not_computed() -> None:
+    """The matmul reads patches of x: 2·(3·3·3)·B·c·H·W FLOP are saved."""
+    assert ("∂ℒ/∂x is not computed: inputs need no gradient. That saves 54·B·c·H·W FLOP.",) == CONVOLUTION.notes
+
+
+def test_flops_have_their_numbers_as_factors() -> None:
+    """3 channels of 3 by 3 are summed over for each of B·c·H·W results."""
+    assert ["2·(3·3·3)·B·c·H·W"] * 2 == [row.flops for table in CONVOLUTION.tables for row in table.rows if row.flops]
+
+
+def test_flops_have_their_digits_in_groups_of_three() -> None:
+    """As all other numbers of a page; commas in a shape separate its axes."""
+    program = gradients(calc.load("two-layer")).program
+
+    assert "50,257·B" == flops_text(50257 * symbol("B"), program)
+    assert "50257·B" == size_text(50257 * symbol("B"), program)

@@ -19,10 +19,10 @@ _ROOT = sp.Rational(-1, 2)
 def normalized(call: OperatorCall, view: NodeView, axes: Collection[int]) -> tuple[NodeView, NodeView, NodeView, NodeView]:
     """n = (x - μ) r with μ = mean(x), v = mean((x - μ)²), r = 1/√(v + ε): n, μ, r and v."""
     center = reduce(call, view, axes, "mean", keep=True, name="μ")
-    centered = call.pointwise(x - y, (view, center), name="c")
-    var = reduce(call, call.pointwise(x**2, (centered,), name="c²"), axes, "mean", keep=True, name="v")
-    scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="r")
-    return call.pointwise(x * y, (centered, scale), name="n"), center, scale, var
+    centered = call.pointwise(x - y, (view, center), name="xc")
+    var = reduce(call, call.pointwise(x**2, (centered,), name="xc²"), axes, "mean", keep=True, name="var")
+    scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="rstd")
+    return call.pointwise(x * y, (centered, scale), name="x̂"), center, scale, var
 
 
 def scaled(call: OperatorCall, view: NodeView, weight: NodeView | None, bias: NodeView | None) -> NodeView:
@@ -52,9 +52,9 @@ def rms_norm(call: OperatorCall) -> Any:
     """Zhang and Sennrich 2019: y = x r w, r = 1/√(mean(x²) + ε)."""
     view = call.tensor("input")
     axes = range(len(view.axes) - len(call.raw("normalized_shape")), len(view.axes))
-    square = reduce(call, call.pointwise(x**2, (view,), name="x²"), axes, "mean", keep=True, name="m")
-    scale = call.pointwise((x + call.number("eps", 2.220446049250313e-16)) ** _ROOT, (square,), name="r")
-    result = scaled(call, call.pointwise(x * y, (view, scale), name="n"), _optional(call, "weight"), None)
+    square = reduce(call, call.pointwise(x**2, (view,), name="x²"), axes, "mean", keep=True, name="ms")
+    scale = call.pointwise((x + call.number("eps", 2.220446049250313e-16)) ** _ROOT, (square,), name="rstd")
+    result = scaled(call, call.pointwise(x * y, (view, scale), name="x̂"), _optional(call, "weight"), None)
     return result if "fused" not in call.instruction.name else [result, scale]
 
 
@@ -95,8 +95,8 @@ def batch_norm(call: OperatorCall) -> Any:
         n, center, scale, _ = normalized(call, view, axes)
     else:
         center, var = (_along_channels(call.tensor(name), view) for name in ("running_mean", "running_var"))
-        scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="r")
-        n = call.pointwise((x - y) * z, (view, center, scale), name="n")
+        scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="rstd")
+        n = call.pointwise((x - y) * z, (view, center, scale), name="x̂")
     result = scaled(call, n, _channels(call, "weight", view), _channels(call, "bias", view))
     return [result, _flat(center), _flat(scale)]
 

@@ -157,10 +157,10 @@ def spread(call: OperatorCall) -> Any:
     raw = call.raw("correction", call.raw("unbiased", 1))
     n = product(view.shape[i] for i in axes)
     center = reduce(call, view, axes, "mean", keep=True, name="μ")
-    centered = call.pointwise(x - y, (view, center), name="c")
+    centered = call.pointwise(x - y, (view, center), name="xc")
     squares = call.pointwise(x**2, (centered,))
     correction = sp.Integer(1) if raw is None else sp.Integer(int(raw))
-    var = call.pointwise(x / (n - correction), (reduce(call, squares, axes, "sum", _keep(call)),), name="v")
+    var = call.pointwise(x / (n - correction), (reduce(call, squares, axes, "sum", _keep(call)),), name="var")
     name = call.instruction.name
     result = call.pointwise(sp.sqrt(x), (var,)) if ".std" in name else var
     if "_mean" not in name:
