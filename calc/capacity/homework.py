@@ -28,15 +28,15 @@ from calc.symbolic.algebra import Algebra, to_sympy
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Sum, walk
-from calc.symbolic.parser import free_names, parse
-from calc.symbolic.writer import TextWriter, as_text
+from calc.symbolic.parser import free_names
+from calc.symbolic.readable import readable
+from calc.symbolic.writer import as_text
 from calc.units import fraction, number
 
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
 _SEVERAL = "several sizes"  # what a question needs of a sheet, as it needs a dimension
 _MOST = 2**30
-_PLAIN = TextWriter("·", "/", "^", "−")
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
 
 
@@ -211,7 +211,7 @@ def _matmuls(one: Derivation) -> Exercise:
 
 
 def _matmul_list(one: Derivation) -> ExerciseTable:
-    """Every matmul of the forward, the attention products apart."""
+    """Every matmul of the forward, those of attention by name."""
     total, once = one[FORWARD].value or 1, _once(one)
     rows = []
     for part in one[FORWARD].parts:
@@ -398,8 +398,8 @@ def _of_one_tensor(one: Derivation, name: str) -> str:
     for label, flops in cost.parts:
         by_operator.setdefault(label.partition(":")[0], []).append(flops)
     names = sorted(free_names(cost.flops))
-    counts = [f"{_PLAIN.written(parse(_sum(texts, names)))[0]} ({operator})" for operator, texts in by_operator.items()]
-    return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {_PLAIN.written(parse(cost.flops))[0]}"
+    counts = [f"{readable(_sum(texts, names))} ({operator})" for operator, texts in by_operator.items()]
+    return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {readable(cost.flops)}"
 
 
 def _days(one: Derivation, run: PlannedTraining) -> Exercise:

@@ -61,7 +61,7 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
         out.line(bold(rule.name), f": {rule.statement}. It {comparison.reason}.")
         return
     out.line(bold(rule.name), f": {rule.statement} ({rule.letters})")
-    out.line(f"It stands for {rule.stands_for}. Source: {rule.source}.", style="dim")
+    out.line(f"It estimates {rule.stands_for}. Source: {rule.source}.", style="dim")
     for row in map(assumption_row, comparison.assumptions):
         why = ", ".join(filter(None, (row.effect, row.because)))
         out.line(f"assumes {row.statement}: {row.met}{f' ({why})' if why else ''}", style="dim")
@@ -72,8 +72,8 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
     _show_steps([step_view(f"1.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)], out)
     if not steps and comparison.value is not None and comparison.exact is not None:
         both = (amount(numbers.amount(n, rule.unit)) for n in (comparison.value, comparison.exact))
-        says, exact = both
-        out.line("rule ", *says, ", exact ", *exact)
+        estimate, exact = both
+        out.line("estimate ", *estimate, ", exact ", *exact)
 
 
 def heading(derivation: Derivation, out: Terminal) -> None:

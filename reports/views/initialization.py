@@ -10,7 +10,7 @@ from calc.mathematics.initialization.state import OFF
 from calc.mathematics.strides.walk import pattern
 from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.symbolic.expression import Expression
-from reports.views.asked import pretty
+from calc.symbolic.readable import readable
 from reports.writers.terminal import Terminal
 
 
@@ -45,7 +45,7 @@ def _laws(parameters: Sequence[ParameterVariance]) -> Iterator[tuple[str, str, s
 
 def formula(form: str | Expression | None) -> str:
     """A formula as every other view writes it; empty where there is none."""
-    return pretty(form) if form else ""
+    return readable(form) if form else ""
 
 
 def _law(drawn: ParameterVariance) -> str:

@@ -7,9 +7,9 @@ from fractions import Fraction
 from calc.derive.published import ratios
 from calc.derive.published.compare import ComparedCell, ComparedTable
 from calc.symbolic import tree
-from calc.symbolic.assignments import sizes_text
 from reports.page.parts import formula
 from reports.typeset.numbers import fraction, integer, percent, signed, significant
+from reports.typeset.wording import sizes_text
 from reports.writers.terminal import Terminal, bold, right
 
 
