@@ -16,7 +16,7 @@ from reports.page.sensitivity import assumption_row, rule_verdict
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount, percent
-from reports.typeset.wording import undivided
+from reports.typeset.wording import unbroken, undivided
 from reports.views.answers import amount, show_heading
 from reports.writers.terminal import Cell, Styled, Terminal, bold, dim, right
 
@@ -60,7 +60,7 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
     if not comparison.applies:
         out.line(bold(rule.name), f": {rule.statement}. It {comparison.reason}.")
         return
-    out.line(bold(rule.name), f": {rule.statement} ({rule.letters})")
+    out.line(bold(rule.name), f": {rule.statement} ({unbroken(rule.letters)})")
     out.line(f"It estimates {rule.stands_for}. Source: {rule.source}.", style="dim")
     for row in map(assumption_row, comparison.assumptions):
         why = ", ".join(filter(None, (row.effect, row.because)))

@@ -8,16 +8,15 @@ from calc.mathematics.initialization import Initial, ModuleVariance, ParameterVa
 from calc.mathematics.initialization.comparison import FAILED, WITHIN, SampleComparison, percent
 from calc.mathematics.initialization.state import OFF
 from calc.mathematics.strides.walk import pattern
-from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.symbolic.expression import Expression
 from calc.symbolic.readable import readable
+from reports.typeset.wording import sizes_text
 from reports.writers.terminal import Terminal
 
 
 def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> None:
     """The laws, then each module's second moment. ``lines`` are empty where nothing was sampled."""
-    sizes = sizes_text(initial.sizes, PLAIN)
-    out.line(f"{initial.model} as it is initialized, at {sizes}")
+    out.line(f"{initial.model} as it is initialized, at {sizes_text(initial.sizes)}")
     out.line()
     out.line("How the parameters are initialized")
     out.table(("parameter", "law", "E[w²]"), list(_laws(initial.drawn)))
