@@ -40,6 +40,7 @@ __all__ = ["Dim", "NapkinError", "Progress", "Spec", "ask", "check", "derive", "
 
 Progress = Callable[[str], None]
 _SPEC = "a spec, e.g. calc.load('gpt2')"
+_NAME_OF_MODEL = "the name of a model, e.g. 'gpt2' or 'my_model.py:spec'"
 
 
 def load(name: str) -> Spec:
@@ -129,13 +130,14 @@ def ask(question: str, /, *, progress: Progress | None = None, **given: int | fl
 
     arguments.instance("question", question, str, "the name of a question, e.g. 'training-time'")
     for key, value in given.items():
-        arguments.instance(key, value, int | float | str | Fraction, "a number, or a text with a unit, e.g. '80GB'")
+        give = _NAME_OF_MODEL if key == "model" else "a number, or a text with a unit, e.g. '80GB'"
+        arguments.instance(key, value, int | float | str | Fraction, give)
     return answer(question, progress=arguments.progress(progress), **given)
 
 
 def sweep(
     model: str,
-    sizes: Mapping[str, Sequence[int]],
+    sizes: Mapping[str, Sequence[int]] | None = None,
     quantities: Sequence[str] = ("memory.peak",),
     *,
     listed: bool = False,
@@ -152,7 +154,7 @@ def sweep(
     from calc.options import made
     from calc.pipeline.sweep import of_model
 
-    arguments.instance("model", model, str, "the name of a model, e.g. 'gpt2'")
+    arguments.instance("model", model, str, _NAME_OF_MODEL)
     axes = arguments.keys("sizes", sizes, "a dictionary of lists of integers by dimension, e.g. {'B': [1, 2, 4]}")
     names, say = arguments.names("quantities", quantities, "memory.peak"), arguments.progress(progress)
     arguments.flag("listed", listed)

@@ -266,8 +266,17 @@ def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
         return check_size(name, math.ceil(value))
     if value.denominator != 1:
         used = sizes_text({n: values[n] for n in _mentioned(dim.default)}, PLAIN)
-        raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: choose sizes that divide")
+        raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: {_divisible(dim.default, values)}")
     return check_size(name, int(value))
+
+
+def _divisible(quotient: str, values: Mapping[str, int]) -> str:
+    """What to choose so that a quotient is an integer: ``choose d as a multiple of h, e.g. d = 768``."""
+    match parse(quotient):
+        case Quotient(Name(top), Name(bottom)):
+            several = max(values[top] // values[bottom], 1) * values[bottom]
+            return f"choose {top} as a multiple of {bottom}, e.g. {top} = {several}"
+    return "choose sizes that divide"
 
 
 def _check_divides(name: str, dim: Dim, values: Mapping[str, int]) -> None:

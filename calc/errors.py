@@ -13,6 +13,11 @@ from types import MappingProxyType
 from typing import Any, Self
 
 _FEW = 8  # names that a suggestion lists
+# What frameworks call a name, for a name whose letters are close to a wrong one: "gpu" is closer to "cpu" than to "cuda".
+_SYNONYMS = {
+    "gpu": "cuda", "nvidia": "cuda", "float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
+    "training": "train", "evaluation": "eval", "inference": "infer", "eager": "math", "sdpa": "fused", "flash": "fused",
+}  # fmt: skip
 _LINE = re.compile(r"\S+\.py:\d+")
 
 
@@ -48,12 +53,18 @@ def text_of(error: BaseException) -> str:
 def suggestion(name: object, names: Iterable[str]) -> str:
     """What a message suggests in place of an unknown ``name``: the closest of ``names``, with all of them where they are few, or ``one_of``
     them if none is close."""
+    options = tuple(names)
+    near = _nearest(name, options) if isinstance(name, str) else ""
+    few = f" ({', '.join(options)})" if len(options) <= _FEW else ""
+    return f"did you mean {near}?{few}" if near else one_of(options)
+
+
+def _nearest(name: str, options: Sequence[str]) -> str:
+    """The option that ``name`` is another word for, else the one closest in letters; empty if there is none."""
     import difflib  # takes 1 ms, which every start would pay
 
-    options = tuple(names)
-    near = difflib.get_close_matches(name, options, n=1) if isinstance(name, str) else []
-    few = f" ({', '.join(options)})" if len(options) <= _FEW else ""
-    return f"did you mean {near[0]}?{few}" if near else one_of(options)
+    synonym = _SYNONYMS.get(name.lower(), "")
+    return synonym if synonym in options else next(iter(difflib.get_close_matches(name, options, n=1)), "")
 
 
 def needs(subject: str, missing: Sequence[str], example: str) -> str:

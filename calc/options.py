@@ -54,8 +54,10 @@ class NamedOptimizer:
     @property
     def words(self) -> str:
         """The optimizer state in bytes, as text."""
-        vectors = f", {self.vectors} where it has fewer than two dimensions" if self.vectors else ""
-        return f"{self.state} bytes{vectors}" if self.values else "nothing"
+        from calc.symbolic.readable import readable  # only a list of optimizers shows it
+
+        vectors = f", {readable(self.vectors)} where it has fewer than two dimensions" if self.vectors else ""
+        return f"{readable(self.state)} bytes{vectors}" if self.values else "nothing"
 
     @property
     def _each(self) -> str:

@@ -25,9 +25,18 @@ class Unit(Enum):
         return self.value
 
 
+def _is_zero(operand: object) -> bool:
+    """Whether it is the plain 0 with which ``sum`` begins."""
+    return type(operand) is int and operand == 0
+
+
 class QuantityValue(int):
-    """An exact integer that knows its unit: an ``int`` everywhere, printed as ``11,322,408,536 bytes``. In a format string, and so in an
-    f-string, it is its digits."""
+    """An exact integer that knows its unit: an ``int`` everywhere, printed as ``11,322,408,536 bytes``; a format with a specification,
+    ``f"{value:d}"``, has its digits.
+
+    Sums and differences of such values keep the unit, and raise ``UnitError`` if the units differ; a plain 0 fits every unit, so that
+    ``sum`` works. All further arithmetic, also with plain integers, gives plain numbers.
+    """
 
     unit: Unit
 
@@ -42,7 +51,22 @@ class QuantityValue(int):
     __repr__ = __str__
 
     def __format__(self, spec: str) -> str:
-        return format(int(self), spec)
+        return format(int(self), spec) if spec else str(self)
+
+    def __add__(self, other: int) -> int:
+        return self._with_unit(super().__add__(other), other, "add")
+
+    def __radd__(self, other: int) -> int:
+        return self._with_unit(super().__radd__(other), other, "add")
+
+    def __sub__(self, other: int) -> int:
+        return self._with_unit(super().__sub__(other), other, "subtract")
+
+    def _with_unit(self, result: int, operand: int, verb: str) -> int:
+        """``result`` in the common unit; plain where ``operand`` is a number without a unit."""
+        if isinstance(operand, QuantityValue) and operand.unit is not self.unit:
+            raise UnitError(f"cannot {verb} {operand.unit} and {self.unit}: {operand} with {self}")
+        return QuantityValue(result, self.unit) if isinstance(operand, QuantityValue) or _is_zero(operand) else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +105,7 @@ def number(value: int | None) -> int | str | None:
     """``value`` as JSON can carry it: an integer beyond 2**53 becomes a string of its digits."""
     if value is None or abs(value) <= EXACT_IN_A_DOUBLE:
         return value
-    return f"{value}"
+    return f"{value:d}"
 
 
 def fraction(value: Fraction) -> int | str | None:

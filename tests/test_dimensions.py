@@ -72,7 +72,7 @@ def test_indivisible_heads_are_refused() -> None:
     without_k = {name: dim for name, dim in TRANSFORMER.items() if name != "k"}
 
     assert refusal({"d": 16}, without_k) == "d = 16 is not divisible by h = 3: this model needs d to be a multiple of h"
-    assert refusal({"d": 16}) == "k = d/h is not an integer at d = 16, h = 3: choose sizes that divide"
+    assert refusal({"d": 16}) == "k = d/h is not an integer at d = 16, h = 3: choose d as a multiple of h, e.g. d = 15"
 
 
 def test_a_length_beyond_the_learned_positions_is_refused() -> None:

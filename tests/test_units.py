@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calc.errors import NapkinError, UnitError
 from calc.symbolic.algebra import Algebra
-from calc.units import Amount, Unit, bytes_of
+from calc.units import Amount, QuantityValue, Unit, bytes_of
 
 COUNTS = st.integers(0, 10**30)
 
@@ -71,3 +71,27 @@ def test_polynomials_are_counts_too() -> None:
 def test_a_unit_error_is_a_refusal() -> None:
     """The command line prints its one line."""
     assert issubclass(UnitError, NapkinError)
+
+
+def test_values_of_one_unit_add_and_subtract_and_keep_it() -> None:
+    """Two parameters' bytes are bytes; ``sum`` begins with a plain 0."""
+    three, five = QuantityValue(3, Unit.BYTE), QuantityValue(5, Unit.BYTE)
+
+    assert [repr(value) for value in (three + five, five - three, sum([three, five]))] == ["8 bytes", "2 bytes", "8 bytes"]
+    assert {type(value) for value in (three + 5, 5 + three, three - 1, 9 - three, three * five, -three, three // 2)} == {int}
+
+
+@pytest.mark.parametrize("operator", ["__add__", "__sub__", "__radd__"])
+def test_values_of_different_units_have_neither_sum_nor_difference(operator: str) -> None:
+    """As amounts have none."""
+    verb = "subtract" if operator == "__sub__" else "add"
+    with pytest.raises(UnitError, match=rf"^cannot {verb} FLOP and byte: 5 FLOP with 3 bytes$"):
+        getattr(QuantityValue(3, Unit.BYTE), operator)(QuantityValue(5, Unit.FLOP))
+
+
+def test_a_value_in_an_f_string_has_its_unit_unless_a_format_is_given() -> None:
+    """As ``str`` writes it; ``:,`` and ``:d`` write digits."""
+    value = QuantityValue(1234, Unit.BYTE)
+
+    assert (f"{value}", f"{value:,}", f"{value:d}") == (str(value), "1,234", "1234")
+    assert str(value) == "1,234 bytes"

@@ -22,21 +22,22 @@ from calc.derive.side_by_side import side_by_side
 from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
 from calc.mathematics.updates.cost import executed
-from calc.options import NAMED_OPTIMIZERS
+from calc.options import MASTER, NAMED_OPTIMIZERS
 from calc.symbolic import branches, search
 from calc.symbolic.algebra import Algebra, to_sympy
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Sum, walk
-from calc.symbolic.parser import free_names, parse
-from calc.symbolic.writer import TextWriter, as_text
+from calc.symbolic.parser import free_names
+from calc.symbolic.readable import readable
+from calc.symbolic.writer import as_text
 from calc.units import fraction, number
 
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
 _SEVERAL = "several sizes"  # what a question needs of a sheet, as it needs a dimension
 _MOST = 2**30
-_PLAIN = TextWriter("·", "/", "^", "−")
+_OF_PARAMETERS = {4: ("fp32", ("fp32", "bf16-autocast", "fp16-autocast")), 2: ("bf16", ("bf16", MASTER))}  # bytes, name, precisions
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
 
 
@@ -199,19 +200,34 @@ def _terms(quantity: Quantity, sizes: Mapping[str, int]) -> ExerciseTable:
 
 def _parameters(one: Derivation) -> Exercise:
     question = "How many trainable parameters does the model have, and how much memory do they take?"
-    results = (_result("parameters", one["parameters"], one.sizes), _result("bytes", one["parameters.bytes"], one.sizes))
+    why = "the elements of all parameter tensors; one that modules share counts once"
+    results = (
+        _result("parameters", one["parameters"], one.sizes, why),
+        _result("bytes", one["parameters.bytes"], one.sizes, _of_each_parameter(one)),
+    )
     return Exercise("parameters", question, "parameters", results, (_terms(one["parameters"], one.sizes),))
+
+
+def _of_each_parameter(one: Derivation) -> str:
+    """Bytes of a parameter with its number format, where all have the same."""
+    each = Fraction(one["parameters.bytes"].value or 0, one["parameters"].value or 1)
+    if each.denominator != 1:
+        return "not all parameters have the same number format"
+    name, precisions = _OF_PARAMETERS.get(int(each), ("", ()))
+    of = f"{name} parameter" if one.options.get("precision") in precisions else "parameter"
+    return f"{each} bytes for each {of}"
 
 
 def _matmuls(one: Derivation) -> Exercise:
     length = f" of T = {one.sizes['T']:,} tokens" if "T" in one.sizes else ""
     over = f" over one {_sample(one)}{length}" if "B" in one.sizes else ""
     question = f"List the matrix multiplications of a forward pass{over}. How many FLOPs do they take?"
-    return Exercise("matmuls", question, FORWARD, (_result("FLOPs in total", one[FORWARD], one.sizes),), (_matmul_list(one),))
+    total = _result("FLOPs in total", one[FORWARD], one.sizes, "the sum over the list; a multiply-add is 2 FLOP")
+    return Exercise("matmuls", question, FORWARD, (total,), (_matmul_list(one),))
 
 
 def _matmul_list(one: Derivation) -> ExerciseTable:
-    """Every matmul of the forward, the attention products apart."""
+    """Every matmul of the forward, those of attention by name."""
     total, once = one[FORWARD].value or 1, _once(one)
     rows = []
     for part in one[FORWARD].parts:
@@ -278,12 +294,32 @@ def _context(one: Derivation, length: int) -> Exercise:
     positions = {"C": max(length, one.sizes["C"])} if "C" in one.sizes else {}
     longer = one.at_sizes({**_given(one), **positions, "T": length})
     ratio = Fraction(longer[FORWARD].value or 0, one[FORWARD].value or 1)
-    results = (
-        ExerciseResult("FLOPs of one sequence", Fraction(longer[FORWARD].value or 0), "FLOP"),
-        ExerciseResult("times those before", ratio, "1", because=f"the sequence is {Fraction(length, one.sizes['T'])} times as long"),
-    )
     table = _part_table([one, longer], [f"T={d.sizes['T']}" for d in (one, longer)])
+    results = (
+        ExerciseResult("FLOPs of one sequence", Fraction(longer[FORWARD].value or 0), "FLOP", because=f"the closed form at T = {length:,}"),
+        ExerciseResult("times those before", ratio, "1", because=_growth(table, Fraction(length, one.sizes["T"]))),
+    )
     return Exercise("context", question, FORWARD, results, (table,), (("B", 1), ("T", length), *positions.items()))
+
+
+def _growth(table: ExerciseTable, ratio: Fraction) -> str:
+    """With which power of T each part grows from the first column to the second, where T is ``ratio`` times as large: ``Q Kᵀ and P V grow
+    with T² (× 256), all else with T (× 16)``."""
+    by_factor: dict[Fraction, list[str]] = {}
+    for row in table.rows:
+        if row.values[0]:
+            by_factor.setdefault(Fraction(row.values[1], row.values[0]), []).append(row.part)
+    *fast, slowest = sorted(by_factor, reverse=True) or [ratio]
+    pieces = [(" and ".join(by_factor[factor]), "grow" if len(by_factor[factor]) > 1 else "grows", factor) for factor in fast]
+    pieces.append(("all else", "" if fast else "grows", slowest))
+    return ", ".join(f"{parts}{f' {verb}' if verb else ''} {_by_power(factor, ratio)}" for parts, verb, factor in pieces)
+
+
+def _by_power(factor: Fraction, ratio: Fraction) -> str:
+    """``with T² (× 256)``: by which power of ``ratio`` the factor is."""
+    name = next((name for name, power in (("T", 1), ("T²", 2)) if ratio != 1 and factor == ratio**power), "")
+    times = f"{factor}" if factor.denominator == 1 else f"{float(factor):.4g}"
+    return f"with {name} (× {times})" if name else f"× {times}"
 
 
 def _line(derivation: Derivation, texts: Sequence[str], size: int, alone: bool = True) -> PeakLine | None:
@@ -317,7 +353,7 @@ def _memory(derivation: Derivation) -> Exercise:
     two, results = derivation.at_sizes({**_given(derivation), "B": 2}), []
     for title, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
         line, texts = _bytes_line(derivation, *names), [branches.at_hand(two[name].text or "0", two.sizes) for name in names]
-        because = f"{_written(line)} at these sizes" if line.slope else "whatever B is"
+        because = f"{_written(line)} at these sizes" if line.slope else "does not depend on B"
         results.append(ExerciseResult(f"{title} at B = 1", line.slope + line.offset, "byte", _sum(texts, two.sizes), because))
     table = _part_table([two], [""], "activations.bytes", f"activations of 2 {sample}s by part")
     return Exercise("memory", question, "activations.bytes", tuple(results), (table,))
@@ -384,7 +420,8 @@ def _optimizer(one: Derivation) -> Exercise:
     question = f"How many FLOPs does one step of {name} take?"
     quantity = one["flops.optimizer.total"]
     each, why = Fraction(quantity.value or 0, one["parameters"].value or 1), _of_one_tensor(one, name)
-    results = (_result("FLOPs of a step", quantity, one.sizes), ExerciseResult("for each parameter", each, "FLOP", because=why))
+    total = _result("FLOPs of a step", quantity, one.sizes, "the sum over the parameter tensors")
+    results = (total, ExerciseResult("for each parameter", each, "FLOP", because=why))
     return Exercise("optimizer", question, "flops.optimizer.total", results)
 
 
@@ -398,8 +435,8 @@ def _of_one_tensor(one: Derivation, name: str) -> str:
     for label, flops in cost.parts:
         by_operator.setdefault(label.partition(":")[0], []).append(flops)
     names = sorted(free_names(cost.flops))
-    counts = [f"{_PLAIN.written(parse(_sum(texts, names)))[0]} ({operator})" for operator, texts in by_operator.items()]
-    return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {_PLAIN.written(parse(cost.flops))[0]}"
+    counts = [f"{readable(_sum(texts, names))} ({operator})" for operator, texts in by_operator.items()]
+    return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {readable(cost.flops)}"
 
 
 def _days(one: Derivation, run: PlannedTraining) -> Exercise:

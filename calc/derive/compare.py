@@ -83,10 +83,15 @@ class Comparison:
     @property
     def title(self) -> str:
         """Both sides, then the sizes and options in which they differ: ``gpt2 → gpt2: B 8 → 4``."""
-        sizes = (f"{name} {_shown(left)} → {_shown(right)}" for name, (left, right) in self.sizes.items())
+        sizes = (f"{name} {size_or_none(left)} → {size_or_none(right)}" for name, (left, right) in self.sizes.items())
         options = (f"{name} {left} → {right}" for name, (left, right) in self.options.items())
         differing = ", ".join((*sizes, *options))
         return f"{self.left} → {self.right}" + (f": {differing}" if differing else "")
+
+
+def size_or_none(size: int | None) -> str:
+    """A size as text; ``none`` for a dimension that the step does not have."""
+    return "none" if size is None else f"{size:,}"
 
 
 def _shown(value: int | None) -> str:

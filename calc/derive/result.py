@@ -240,29 +240,38 @@ class Quantity:
         value = "unknown" if self.value is None else repr(QuantityValue(self.value, self.unit))
         return clipped(f"{self.name}: {value} = {self.text}" if self.text else f"{self.name}: {self.reason}", _LONGEST_SHOWN)
 
-    def subs(self, *sizes: Any) -> sp.Expr:
-        """The closed form with some sizes set: ``subs("B", 8)``, ``subs(sympy.Symbol("B"), 8)`` or ``subs({"B": 8, "T": 1024})``.
+    def subs(self, *sizes: Any, **named: Any) -> sp.Expr:
+        """The closed form with some sizes set: ``subs("B", 8)``, ``subs(sympy.Symbol("B"), 8)``, ``subs(B=8, T=1024)`` or
+        ``subs({"B": 8, "T": 1024})``.
 
         Sizes go by name, whatever SymPy assumes of a symbol. Raises ``BadInputError`` for a name that the closed form does not have.
+        Only names are checked, since further sizes may follow: ``subs("d", 769)`` is a form although a model with 12 heads has no such
+        width. ``at`` checks that the model can have the sizes.
         """
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
         from calc.symbolic.algebra import substituted
 
-        pairs = dict(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Mapping) else dict([sizes]) if len(sizes) == 2 else None
-        if pairs is None:
-            raise BadInputError(f'give a name and a size, or a dictionary of them: {self.name}.subs("B", 8)')
+        pairs = {**self._pairs(sizes), **named} if sizes or not named else named
         return substituted(self.name, self.text, {str(name): size for name, size in pairs.items()})
 
-    def at(self, **sizes: int) -> QuantityValue:
-        """Exact integer at the given sizes, with its ``unit``; dimensions not given keep the derivation's values.
+    def _pairs(self, sizes: tuple[Any, ...]) -> dict[Any, Any]:
+        if len(sizes) == 1 and isinstance(sizes[0], Mapping):
+            return dict(sizes[0])
+        if len(sizes) != 2:
+            raise BadInputError(f'give a name and a size, or a dictionary of them: {self.name}.subs("B", 8)')
+        return dict([sizes])
+
+    def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> QuantityValue:
+        """Exact integer at the given sizes, with its ``unit``: ``at(B=8, T=1024)`` or ``at({"B": 8, "T": 1024})``; dimensions not given
+        keep the derivation's values.
 
         Raises ``DimensionError`` for a name that is no dimension of the model: ``at(Z=8)``.
         Where the step runs other operators (a batch of one, few layers), it is traced there, which takes seconds and torch.
         """
         if self._evaluator is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
-        every = self._evaluator.sizes(arguments.sizes(sizes))
+        every = self._evaluator.sizes({**arguments.sizes(sizes), **arguments.sizes(named)})
         try:
             return QuantityValue(require_count(self.name, self._evaluator.value(every), every), self.unit)
         except ArithmeticError as error:  # of a hand-written graph: a traced closed form never divides by a size that is 0

@@ -47,7 +47,9 @@ def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:
         if not chosen:
             kinds = ", ".join(dict.fromkeys(type(block).__name__ for blocks in lists for block in blocks))
             names = " or ".join(f"{word!r}" for word in _TABLE[ATTENTION]["names"])
-            raise SpecError(f"{name}: checkpointing 'attention' finds none: no part of {kinds} is of a class with {names} in its name")
+            raise SpecError(
+                f"{name}: checkpointing 'attention' finds no attention: no part of {kinds} is of a class with {names} in its name"
+            )
     else:
         every = int(choice.partition("/")[2] or 1)
         chosen = [block for blocks in lists for block in blocks[::every]]

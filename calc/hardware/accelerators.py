@@ -81,7 +81,7 @@ class Accelerator:
     corrections: tuple[str, ...] = ()
 
     def peak(self, dtype: str = DEFAULT_DTYPE, *, sparse: bool = False) -> Fraction:
-        """FLOP/s of dense products in ``dtype``, or with 2:4 sparsity."""
+        """FLOP/s of dense matmuls in ``dtype``, or with 2:4 sparsity."""
         rate = self.peaks.get(dtype)
         if rate is None:
             raise BadInputError(f"{self.name} has no published rate in {dtype[:40]!r}: it has {', '.join(self.peaks)}")

@@ -48,7 +48,7 @@ def two_steps(run: Training, tell: Callable[[str], None]) -> TwoSteps:
         run.step()
     first_peak = watch.peak
     seconds = time.perf_counter() - begin
-    tell(f"the second step, with every counter{f', about {seconds:.0f} s as the first' if seconds >= 1 else ''}")
+    tell(f"the second step, with every counter{f', about {seconds:.0f} s, like the first' if seconds >= 1 else ''}")
     second = _SecondStep(run, watch)
     watch.open_window()
     run.step(second.around, second.returned)

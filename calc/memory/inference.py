@@ -142,8 +142,8 @@ def _bytes_of(count: str, shape: Sequence[str], looked_up: bool, bias: bool, how
     if not how.scaled:
         return _text(to_sympy(count) * how.bits / 8), how.meaning
     if looked_up or len(shape) < 2 or bias:
-        why = "a looked-up table" if looked_up else "a bias" if bias else "no matrix"
-        return _text(to_sympy(count) * _BF16_BYTES), f"{why}: stays in bf16, {_BF16_BYTES} bytes each"
+        why = "an embedding table is looked up, not multiplied" if looked_up else "a bias is added" if bias else "it is no matrix"
+        return _text(to_sympy(count) * _BF16_BYTES), f"{why}: it stays in bf16, {_BF16_BYTES} bytes each"
     *leading, last = (to_sympy(side) for side in shape)
     rows = sp.Mul(*leading)
     tensors = sp.cancel(to_sympy(count) / (rows * last))

@@ -117,7 +117,7 @@ def row_of(dtype: str, times: Timings, flops: int, ceiling: DensePeak) -> Matmul
 
 
 def document(products: Products) -> dict[str, Any]:
-    """The ``"schema": 1`` document of the products, as plain data."""
+    """The ``"schema": 1`` document of the matmuls, as plain data."""
     shape = products.shape
     return {
         "schema": 1,

@@ -59,7 +59,7 @@ class RooflineCeiling:
             return self.override
         dtype = product_dtype(operator)
         if dtype not in RATES:
-            raise BadInputError(f"no rate is known for products of {dtype or 'no'} tensors ({operator.name}): name one with --dtype")
+            raise BadInputError(f"no rate is known for matmuls of {dtype or 'no'} tensors ({operator.name}): name one with --dtype")
         return RATES[dtype]
 
     def products(self, operator: Operator) -> Fraction:

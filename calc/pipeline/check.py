@@ -128,8 +128,7 @@ def check(
     spec = derivation.spec
     if not isinstance(spec, Spec):
         raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
-    if derivation.options.get("kernels") == "cuda" and not device.startswith("cuda"):
-        raise MeasurementError("the step of a CUDA device's kernels does not run on a CPU: napkin measure compares it on a GPU")
+    require_kernels(derivation.options.get("kernels", "cpu"), device)
     small = chosen(derivation, spec, sizes)
     at, whole = small.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
@@ -149,6 +148,12 @@ def check(
         derivation, at, measurement.unbacked_sizes, measurement.unbacked_first_step, lambda: _recounted(derivation, at, measurement)
     )
     return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
+
+
+def require_kernels(kernels: str, device: str) -> None:
+    """Raises ``MeasurementError`` for the kernels of a CUDA device on a CPU."""
+    if kernels == "cuda" and not device.startswith("cuda"):
+        raise MeasurementError("the step of a CUDA device's kernels does not run on a CPU: napkin measure compares it on a GPU")
 
 
 def _other_closed_forms(derivation: Derivation, at_check_sizes: Derivation) -> str:

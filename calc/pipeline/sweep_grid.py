@@ -245,7 +245,7 @@ def require_few(counts: Iterable[int], most: int) -> int:
     for count in counts:
         total *= count
     if total > most:
-        raise BadInputError(f"that are {total:,} points, more than {most:,}: give fewer sizes, or --most {total}")
+        raise BadInputError(f"{total:,} points, more than --most {most:,}: give fewer sizes, or --most {total}")
     return total
 
 

@@ -95,7 +95,7 @@ class Arrays(Arithmetic[Array]):
     def power(self, node: Power) -> Array:
         power = node.exponent.value if isinstance(node.exponent, Number) else None
         if not isinstance(power, int):
-            raise self.refused(node)
+            raise NapkinError(f"an exponent must be a small integer: {_said(node)}")
         if power > _HIGHEST:
             raise NapkinError(f"{_said(node)} has a power above {_HIGHEST}: write one up to that")
         return np.asarray(node.base.value_in(self) ** power)

@@ -94,11 +94,14 @@ def output_folder(text: str) -> Path:
 
 
 def judge_output(text: str | None) -> None:
-    """Refuse the file that ``-o`` names, before any work, where it cannot be written; nothing is made yet."""
+    """Refuse the file that ``-o`` names, before any work, where it cannot be written; its folder must exist. Nothing is made yet."""
     from calc.platform import files
 
-    if text is not None and _writable_folder(Path(text).parent).is_dir():
-        files.judge(text, label="a report to")
+    if text is None:
+        return
+    if os.path.exists(Path(text).parent):
+        _writable_folder(Path(text).parent)
+    files.judge(text, label="a report to")
 
 
 def _writable_folder(folder: Path, hint: str = "") -> Path:
@@ -112,7 +115,20 @@ def _writable_folder(folder: Path, hint: str = "") -> Path:
         raise BadInputError(f"cannot write a report to {folder}: {above} is a file{hint}")
     if not os.access(above, os.W_OK | os.X_OK):
         raise BadInputError(f"cannot write a report to {folder}: no permission to write to {above}")
+    if not _takes_files(above):
+        raise BadInputError(f"cannot write a report to {folder}: no file can be made in {above}")
     return folder
+
+
+def _takes_files(folder: Path) -> bool:
+    """Whether a file can be made in ``folder``, by a trial: permissions alone do not say it of ``/proc``."""
+    import tempfile  # importing it takes milliseconds, and most runs write no file
+
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _refuse_option(size: str) -> None:
@@ -174,7 +190,7 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--zero-grad", default="none", show_default=True, metavar="HOW", help="What zero_grad sets gradients to: none or zero."
         ),
-        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Micro-batches per optimizer step."),
+        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Micro-batches per step, 1 to 64."),
         click.option(
             "--checkpointing",
             default="none",

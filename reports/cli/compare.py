@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 
 import click
@@ -132,11 +133,11 @@ def published(table: str, model: str | None, sizes: Sequence[str], as_json: bool
         return
     if model is None:
         raise click.UsageError(f"name a model to compare {table} with: napkin published {table} gpt2 T=1024")
-    from calc.derive.published.compare import compare, document
+    from calc.derive.published.compare import compare, document, require_dimensions
     from reports.jobs import job
     from reports.views.published import show
 
     request = request_of(model, sizes, no_cache, **options)
     with talk() as say:
-        compared = compare(TABLES[table], job.derive(request, say))
+        compared = compare(TABLES[table], job.derive(request, say, partial(require_dimensions, TABLES[table])))
     print_result(as_json, lambda: document(compared), lambda out: show(compared, out))

@@ -100,8 +100,11 @@ def _show_stored(request: Request, as_json: bool) -> bool:
     if form is None or not form.covers(request.sizes):
         return False
     of = ", ".join(f"{name} {version}" for name, version in form.versions.items())
-    click.echo(f"bundled closed forms of this version of napkin, traced with {of}; --no-cache traces the step again", err=True)
     from reports.views import answers
+    from reports.writers.terminal import Terminal
+
+    bundled = f"bundled closed forms of this version of napkin, traced with {of}; --no-cache traces the step again"
+    Terminal(file=sys.stderr).line(bundled)
 
     print_result(
         as_json, lambda: _values(form.derivation(request.sizes)), lambda out: answers.show(answers.of_stored(form, request.sizes), out)
@@ -202,6 +205,7 @@ def check(device: str, seed: int, as_json: bool, strict: bool, **options: Any) -
     from reports.jobs import job
 
     require_device(device)
+    job.require_checkable(request, device)
     with talk() as say:
         derivation = job.derive(request, say)
         checks = job.check(derivation, request.sizes, device, say, seed)

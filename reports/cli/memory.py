@@ -45,24 +45,14 @@ def checkpointing(memory: str | None, as_json: bool, **options: Any) -> None:
     """Compare the choices of activation checkpointing: peak memory and recomputed FLOPs of each."""
     if options["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
+    from calc.capacity.questions.values import device_memory
     from calc.memory.checkpointing import document
     from reports.views import memory as view
 
-    limit = None if memory is None else _device_memory(memory)
+    limit = None if memory is None else math.floor(device_memory("--memory", memory))
     with talk() as say:
         comparison = view.compare_choices(request_of(**options), limit, say)
     print_result(as_json, lambda: document(comparison), lambda out: view.show_choices(comparison, out))
-
-
-def _device_memory(text: str) -> int:
-    """Bytes of a device. A number without a unit is refused: it may be meant in GB."""
-    from calc.capacity.questions.values import read
-    from calc.errors import BadInputError
-
-    size = read("--memory", text, "bytes", integer=True)
-    if not size.suffix:
-        raise BadInputError(f"--memory {text[:40]!r} has no unit: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
-    return int(size.value)
 
 
 option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it

@@ -90,8 +90,8 @@ def sweep(
         result = _model(model, axes, quantities, no_cache, options, listed=listed, most=most, cases=cases)
     drawing = swept.drawn(result, over) if plot is not None else ""
     for gap in result.gaps:
-        at = sizes_text(gap.first)
-        click.echo(f"{gap.points:,} of {result.points:,} points have no value, the first at {at}: {gap.because}", err=True)
+        at, has = sizes_text(gap.first), "has" if gap.points == 1 else "have"
+        click.echo(f"{gap.points:,} of {result.points:,} points {has} no value, the first at {at}: {gap.because}", err=True)
     contents = ((target, swept.as_csv(result)), (plot, drawing))
     files.write(*(files.Output(path, content) for path, content in contents if path is not None))
     if as_json:

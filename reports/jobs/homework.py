@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from calc.capacity.homework import Exercise, PlannedTraining, document, homework, one_sequence
-from calc.capacity.questions.values import read
+from calc.capacity.questions.values import device_memory, read
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
@@ -30,15 +30,16 @@ Made = tuple[tuple[Derivation, ...], tuple[Exercise, ...], Inputs]
 def run_from(given: Mapping[str, str], gpus: Sequence[str] = ()) -> PlannedTraining:
     """The assumptions of the last questions, as they are typed. Raises ``BadInputError`` for what cannot be."""
     usual = PlannedTraining()
-    units = {"context": "tokens", "memory": "bytes", "mfu": "1", "steps": "steps", "batch": "sequences"}
-    values = {name: read(f"--{name}", text, units[name], integer=name not in ("memory", "mfu")).value for name, text in given.items()}
+    units = {"context": "tokens", "mfu": "1", "steps": "steps", "batch": "sequences"}
+    numbers = {name: text for name, text in given.items() if name in units}
+    values = {name: read(f"--{name}", text, units[name], integer=name != "mfu").value for name, text in numbers.items()}
     if values.get("mfu", usual.mfu) > 1:
         raise BadInputError("--mfu is a share of the peak: give at most 1")
     for gpu in gpus:
         accelerator(gpu)
     context, steps, batch = (int(values.get(name, getattr(usual, name))) for name in ("context", "steps", "batch"))
-    memory, mfu = values.get("memory", usual.memory), values.get("mfu", usual.mfu)
-    return PlannedTraining(context, memory, tuple(gpus) or usual.gpus, mfu, steps, batch)
+    memory = device_memory("--memory", given["memory"]) if "memory" in given else usual.memory
+    return PlannedTraining(context, memory, tuple(gpus) or usual.gpus, values.get("mfu", usual.mfu), steps, batch)
 
 
 def compute(
@@ -68,7 +69,7 @@ def asked_of(inputs: Inputs) -> tuple[TableSteps, PlannedTraining, tuple[str, ..
     assignments = read_assignments(inputs.other.split(), "key=value")
     gpus, named = assignments.pop("gpu", "").split(","), assignments.pop("quantity", "")
     quantities = tuple(named.split(",")) if named else ()
-    exact = {name: assignments[name] for name in ("context", "memory", "steps", "batch")}
+    exact = {name: assignments[name] for name in ("context", "steps", "batch")} | {"memory": f"{assignments['memory']} bytes"}
     return steps((inputs.model,), inputs.options, quantities), replace(run_from(exact, gpus), mfu=_share(assignments["mfu"])), quantities
 
 

@@ -6,7 +6,7 @@ What only some commands need is imported inside functions, so that the others st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,10 +46,11 @@ def load(model: str, progress: Progress) -> Spec:
     return calc.load(model)
 
 
-def derive(request: Request, progress: Progress) -> Derivation:
-    """The derivation at the request's sizes, with this program's version in its provenance."""
+def derive(request: Request, progress: Progress, require: Callable[[Collection[str]], None] = lambda _: None) -> Derivation:
+    """The derivation at the request's sizes, with this program's version in its provenance. ``require`` refuses dimensions of a model."""
     spec = load(request.model, progress)
     spec.sizes(request.sizes)  # a size that cannot be is refused before the work begins
+    require(spec.dimensions)
     derivation = calc.derive(spec, request.sizes, cache=request.cache, progress=progress, **request.options.to_json())
     # A library that happens to be loaded has no part in a model of our own.
     others = derivation.source != "built-in"
@@ -124,6 +125,13 @@ def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[Rul
     return compare(derivation, [rule for rule in RULES if explain in (None, rule.name)])
 
 
+def require_checkable(request: Request, device: str) -> None:
+    """Refuse a step that does not run on ``device``, before any work."""
+    from calc.pipeline.check import require_kernels
+
+    require_kernels(request.options.kernels, device)
+
+
 def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progress: Progress, seed: int = 0) -> Any:
     """Verdicts of a real run at ``sizes``; where they leave one open, the spec's own size for checks stands."""
     return calc.check(derivation, device=device, progress=progress, seed=seed, **sizes)
@@ -150,7 +158,7 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
 
     def changed(options: Options, sizes: Mapping[str, int]) -> Derivation | StepTrace:
         changed_options = ", ".join(f"{name} {value}" for name, value in options.to_json().items() if value != derivation.options.get(name))
-        about = f", about {seconds[-1]:.0f} s as the one before" if seconds[-1] >= 1 else ""
+        about = f", about {seconds[-1]:.0f} s, like the one before" if seconds[-1] >= 1 else ""
         progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {changed_options}{about}")
         begin = time.perf_counter()
         try:

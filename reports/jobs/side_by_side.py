@@ -74,7 +74,7 @@ def steps(models: Sequence[str], given: Mapping[str, str], quantities: Sequence[
     for lists of unequal lengths, equal steps, too many steps and unknown quantities."""
     unknown = next((name for name in quantities if name not in QUANTITIES), None)
     if unknown is not None:
-        raise BadInputError(f"no quantity {unknown[:60]!r}: see napkin list quantities")
+        raise BadInputError(f"no quantity {unknown[:60]!r}: see napkin list quantities{job.nearest(unknown, QUANTITIES)}")
     values = {key: tuple(value.strip() for value in text.split(",")) for key, text in given.items()}
     lists = {key: several for key, several in values.items() if len(several) > 1}
     first = next(iter(lists), "")

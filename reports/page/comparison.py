@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.derive.compare import Change, Comparison
+from calc.derive.compare import Change, Comparison, size_or_none
 from calc.derive.side_by_side import USUAL
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
-from reports.page.parts import in_cases, or_unknown, sizes_text, stated_formula
+from reports.page.parts import in_cases, sizes_text, stated_formula
 from reports.page.side_by_side import QuantityView, quantity_view
 from reports.typeset.numbers import PrintedAmount, amount, signed, significant
 from reports.typeset.wording import sentence
@@ -80,7 +80,7 @@ class ComparisonPage:
 def build(contrast: Comparison, inputs: Inputs) -> ComparisonPage:
     """The page of a comparison of two steps."""
     totals = [table for table in contrast.by_part if table.quantity in USUAL]
-    sized = {name: (or_unknown(one), or_unknown(two)) for name, (one, two) in contrast.sizes.items()}
+    sized = {name: (size_or_none(one), size_or_none(two)) for name, (one, two) in contrast.sizes.items()}
     return ComparisonPage(
         model=f"{contrast.left} → {contrast.right}",
         step="two steps and their difference",

@@ -89,7 +89,7 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
     views = (_view(str(i), *each, solved) for i, each in enumerate(zip(exercises, commands, strict=True), 1))
     return HomeworkPage(
         model=derivation.model,
-        step=f"{STEPS[derivation.options['mode']]} in {'solved exercises' if solved else 'exercises'}",
+        step=f"{'solved exercises' if solved else 'exercises'} on {STEPS[derivation.options['mode']]}",
         subtitle=f"{several(len(exercises), 'question')} on resources, each with its answer" if solved else "Questions on resources",
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted,

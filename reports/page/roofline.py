@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.performance.roofline import RooflineRow, Sums
-from calc.symbolic.assignments import sizes_text
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.figures.scales import trimmed
 from reports.figures.shapes import Label
 from reports.typeset.numbers import duration, integer, percent, rate, significant
+from reports.typeset.wording import sizes_text
 
 WIDTH, HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 96, 16, 40  # margins, in units of the drawing

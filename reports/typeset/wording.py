@@ -35,6 +35,11 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(value)}" for name, value in sizes.items())
 
 
+def unbroken(equations: str) -> str:
+    """``n_layer = L, d_ff = f`` with breaks between the equations only."""
+    return equations.replace(" = ", f"{NBSP}={NBSP}")
+
+
 def model_title(model: str) -> str:
     """The name of a model in a heading: of a Hugging Face config that of its file, or of its folder where the file is ``config.json``."""
     if not model.startswith("hf:"):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from calc.pipeline.precomputed import Stored, StoredQuantity
     from calc.symbolic.polynomials import Polynomial
 
-_RULES_OF_THUMB = ("Rule of thumb", ("Says", "right"), ("Exact", "right"), ("Off by", "right"), "It stands for")
+_RULES_OF_THUMB = ("Rule of thumb", ("Estimate", "right"), ("Exact", "right"), ("Error", "right"), "Estimates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def show(answers: Answers, out: Terminal) -> None:
         out.line(f"note: {remark(note)}", style="dim")
     if answers.rules_of_thumb:
         out.line()
-        out.table(_RULES_OF_THUMB, [(*cells, dim(stands_for)) for *cells, stands_for in answers.rules_of_thumb])
+        out.table(_RULES_OF_THUMB, [(*cells, dim(estimates)) for *cells, estimates in answers.rules_of_thumb])
 
 
 def show_heading(
@@ -236,14 +236,14 @@ def _coverage(form: Stored, sizes: Mapping[str, int]) -> str:
 
 
 def _rule_of_thumb(rule: Mapping[str, object], values: Mapping[str, int | None], sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """A rule of thumb, and the sum of quantities that it stands for."""
+    """A rule of thumb, and the sum of quantities that it estimates."""
     unit, size, exact = Unit(rule["unit"]), rule["size"], rule["exact"]
     assert isinstance(size, int)
     assert isinstance(exact, list)
     expr = str(rule["expr"])
     for letter, name in PLACEHOLDERS.items():
         expr = expr.replace(letter, str(values[name]))
-    says = int(evaluate_text(expr, sizes))
+    estimate = int(evaluate_text(expr, sizes))
     truth = sum(sign * (values[name] or 0) for sign, name in exact) // size
-    error = numbers.percent(Fraction(says, truth) - 1, signed=True) if truth else "unknown"
-    return str(rule["name"]), numbers.amount(says, unit).text, numbers.amount(truth, unit).text, error, str(rule["stands_for"])
+    error = numbers.percent(Fraction(estimate, truth) - 1, signed=True) if truth else "unknown"
+    return str(rule["name"]), numbers.amount(estimate, unit).text, numbers.amount(truth, unit).text, error, str(rule["stands_for"])

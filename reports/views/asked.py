@@ -7,18 +7,15 @@ from fractions import Fraction
 
 from calc.capacity.questions import Answer
 from calc.capacity.questions.answer import Bound, RuleOfThumbAnswer
-from calc.symbolic.expression import Expression, Number
 from calc.symbolic.parser import parse
+from calc.symbolic.readable import ReadableWriter, readable
 from calc.symbolic.worked import WorkedStep
-from calc.symbolic.writer import TextWriter
 from reports.typeset.numbers import MINUS, singular
 from reports.writers.terminal import Terminal
 
 _DIGITS = 5
 _SCALED = {"FLOP/s": "FLOP/s", "bytes": "B", "bytes/s": "B/s"}
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-_FUNCTIONS = {"Max": "max", "Min": "min", "Mod": "mod"}
-_POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def show(answer: Answer, out: Terminal) -> None:
@@ -61,17 +58,17 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
     for place, line in enumerate(lines, first):
         substituted = _substituted(line.expr, values)
         sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
-        repeats = substituted.replace(" ", "") in (pretty(line.expr).replace(" ", ""), short(line.value))
+        repeats = substituted.replace(" ", "") in (readable(line.expr).replace(" ", ""), short(line.value))
         between = "" if repeats else f" = {substituted}"
-        shown = line.symbol if line.expr in (line.symbol, str(line.value)) else f"{line.symbol} = {pretty(line.expr)}"
+        shown = line.symbol if line.expr in (line.symbol, str(line.value)) else f"{line.symbol} = {readable(line.expr)}"
         yield f"  {place}. {shown}{between} {sign} {quantity(line.value, line.unit)}"
         yield f"     {line.meaning}: {line.because}"
 
 
 def _rule_of_thumb(by_rule: RuleOfThumbAnswer, answer: Answer) -> str:
-    rule = by_rule.words or "; ".join(f"{equation.symbol} = {pretty(equation.expr)}" for equation in by_rule.equations)
+    rule = by_rule.words or "; ".join(f"{equation.symbol} = {readable(equation.expr)}" for equation in by_rule.equations)
     error = f"{100 * float(by_rule.off(answer.value)):+.2f} %".replace("-", MINUS)
-    return f"by the rule of thumb {rule}: {quantity(by_rule.value, answer.unit)}, off by {error}"
+    return f"by the rule of thumb {rule}: {quantity(by_rule.value, answer.unit)}, error {error}"
 
 
 def _differs_as_shown(bound: Bound) -> bool:
@@ -145,28 +142,7 @@ def _exactly_shown(value: Fraction) -> bool:
     return (value.denominator == 1 and abs(value) < 10**6) or Fraction(f"{float(value):.{_DIGITS}g}") == value
 
 
-class _FormulaWriter(TextWriter):
-    """With raised powers, and numbers in the place of names that have a value."""
-
-    def __init__(self, times: str, over: str, values: Mapping[str, Fraction]) -> None:
-        super().__init__(times, over, "^", MINUS)
-        self._values = values
-
-    def name(self, name: str) -> str:
-        return short(self._values[name]) if name in self._values else _FUNCTIONS.get(name, name)
-
-    def exponent(self, exponent: Expression) -> str:
-        match exponent:
-            case Number(int() as power):
-                return str(power).translate(_POWERS)
-        return super().exponent(exponent)
-
-
-def pretty(expr: str | Expression) -> str:
-    """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised."""
-    return _FormulaWriter("·", "/", {}).written(parse(expr) if isinstance(expr, str) else expr)[0]
-
-
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:
     """The formula with numbers in the place of its names."""
-    return _FormulaWriter(" · ", " / ", values).written(parse(expr))[0]
+    written = {name: short(value) for name, value in values.items()}
+    return ReadableWriter(" · ", " / ", written).written(parse(expr))[0]

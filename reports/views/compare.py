@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from fractions import Fraction
 
-from calc.derive.compare import Change, Comparison
+from calc.derive.compare import Change, Comparison, size_or_none
 from calc.derive.side_by_side import USUAL, QuantityTable, SideBySide
 from calc.symbolic import tree
-from calc.symbolic.assignments import sizes_text
-from reports.page.parts import formula, in_cases, or_unknown
+from reports.page.parts import formula, in_cases
 from reports.page.side_by_side import size_text
 from reports.typeset.numbers import amount, percent, signed
-from reports.typeset.wording import several, undivided
+from reports.typeset.wording import several, sizes_text, undivided
 from reports.writers.terminal import Terminal, bold, right
 
 _MOST = 3
@@ -22,7 +21,7 @@ def show(comparison: Comparison, explain: str | None, out: Terminal) -> None:
     """What differs, all quantities, the usual ones by part where a part differs, and of each the largest terms; with ``explain``, the parts
     and all terms of one."""
     out.line(bold(comparison.left), " → ", bold(comparison.right))
-    sizes = {name: tuple(map(or_unknown, pair)) for name, pair in comparison.sizes.items()}
+    sizes = {name: tuple(map(size_or_none, pair)) for name, pair in comparison.sizes.items()}
     for name, (one, two) in {**comparison.options, **sizes}.items():
         out.line(f"  {name}: {one} → {two}")
     if comparison.same:

@@ -11,9 +11,9 @@ from calc.mathematics.einsum.order import alternatives
 from calc.mathematics.einsum.pattern import ELLIPSIS, Axes
 from calc.mathematics.einsum.steps import Count
 from calc.pipeline.verdict import Verdict
+from calc.symbolic.readable import readable
 from calc.units import Unit
 from reports.typeset.numbers import amount
-from reports.views.asked import pretty
 from reports.views.formats import reading
 from reports.writers.terminal import Line, Styled, Terminal, bold, dim
 
@@ -26,7 +26,7 @@ def show(op: Operation, dtype: str, verdicts: Sequence[Verdict[str]] | None, out
     out.line()
     counts = [("FLOP", *_counted(op.flops, op, Unit.FLOP)), ("bytes moved", *_counted(op.bytes, op, Unit.BYTE))]
     if op.backward_matmul.terms:
-        counts.append(("FLOP of the backward's products", *_counted(op.backward_matmul, op, Unit.FLOP)))
+        counts.append(("FLOP of the backward's matmuls", *_counted(op.backward_matmul, op, Unit.FLOP)))
     if op.intensity is not None:
         counts.append(("intensity", "", bold(f"{reading(op.intensity)} FLOP/byte")))
     elif op.missing:
@@ -36,7 +36,7 @@ def show(op: Operation, dtype: str, verdicts: Sequence[Verdict[str]] | None, out
     out.line()
     _show_steps(op, out)
     out.line()
-    out.table((), [(bold(_dots(g.equation)), f"{_dots(pretty(g.flops.text))} FLOP", dim(_dots(g.because))) for g in op.gradients])
+    out.table((), [(bold(_dots(g.equation)), f"{_dots(readable(g.flops.text))} FLOP", dim(_dots(g.because))) for g in op.gradients])
     for v in verdicts or ():
         style = "bold red" if v.failed else "green" if v.passed else "yellow"
         because = f" [{v.because}]" if v.because else ""
@@ -49,18 +49,18 @@ def _show_steps(op: Operation, out: Terminal) -> None:
         beside = f"; from left to right {plain:,} FLOP" if plain is not None and plain != least else ""
         out.line(f"order: {op.how}{beside}", style="dim")
     for order, count in alternatives(op.pattern) if op.missing else ():
-        out.line(f"  {order}: {_dots(pretty(count.text))} FLOP", style="dim")
+        out.line(f"  {order}: {_dots(readable(count.text))} FLOP", style="dim")
     rows = []
     for s in op.steps:
         inputs = " ".join(f"{name}[{', '.join(names)}]" for name, names in s.inputs)
         result = f"{s.out[0]}[{', '.join(s.out[1])}] from {inputs}"
-        rows.append((_dots(result), f"{_dots(pretty(s.flops.text))} FLOP", dim(_dots(s.because))))
+        rows.append((_dots(result), f"{_dots(readable(s.flops.text))} FLOP", dim(_dots(s.because))))
     out.table((), rows)
 
 
 def _counted(count: Count, op: Operation, unit: Unit) -> tuple[Line, Line]:
     value = count.at(op.sizes)
-    return _dots(pretty(count.text)), bold("" if value is None else f"= {amount(value, unit).text}")
+    return _dots(readable(count.text)), bold("" if value is None else f"= {amount(value, unit).text}")
 
 
 def _shape(axes: Axes, op: Operation) -> str:

@@ -16,7 +16,7 @@ from reports.page.sensitivity import assumption_row, rule_verdict
 from reports.page.steps import Anchors, step_view
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount, percent
-from reports.typeset.wording import undivided
+from reports.typeset.wording import unbroken, undivided
 from reports.views.answers import amount, show_heading
 from reports.writers.terminal import Cell, Styled, Terminal, bold, dim, right
 
@@ -60,8 +60,8 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
     if not comparison.applies:
         out.line(bold(rule.name), f": {rule.statement}. It {comparison.reason}.")
         return
-    out.line(bold(rule.name), f": {rule.statement} ({rule.letters})")
-    out.line(f"It stands for {rule.stands_for}. Source: {rule.source}.", style="dim")
+    out.line(bold(rule.name), f": {rule.statement} ({unbroken(rule.letters)})")
+    out.line(f"It estimates {rule.stands_for}. Source: {rule.source}.", style="dim")
     for row in map(assumption_row, comparison.assumptions):
         why = ", ".join(filter(None, (row.effect, row.because)))
         out.line(f"assumes {row.statement}: {row.met}{f' ({why})' if why else ''}", style="dim")
@@ -72,8 +72,8 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
     _show_steps([step_view(f"1.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)], out)
     if not steps and comparison.value is not None and comparison.exact is not None:
         both = (amount(numbers.amount(n, rule.unit)) for n in (comparison.value, comparison.exact))
-        says, exact = both
-        out.line("rule ", *says, ", exact ", *exact)
+        estimate, exact = both
+        out.line("estimate ", *estimate, ", exact ", *exact)
 
 
 def heading(derivation: Derivation, out: Terminal) -> None:

@@ -10,6 +10,7 @@ from calc.mathematics.dtypes.encode import Encoding
 from calc.mathematics.dtypes.layouts import Float, Format, IntegerFormat, element_bytes
 from calc.mathematics.dtypes.limits import limits
 from calc.mathematics.dtypes.numbers import FormatNumber, decimal, written
+from calc.symbolic.readable import readable
 from reports.typeset.numbers import MINUS
 from reports.writers.terminal import Line, Terminal, bold, dim
 
@@ -65,7 +66,7 @@ def show(layout: Format, encoding: Encoding | None, out: Terminal) -> None:
     if encoding is not None:
         _show_number(layout, encoding, out)
         return
-    out.table((), [(x.name, f"{x.text} = {x.put_in}", bold(_equals(x.value)), dim(x.because)) for x in limits(layout)])
+    out.table((), [(x.name, f"{readable(x.text)} = {readable(x.put_in)}", bold(_equals(x.value)), dim(x.because)) for x in limits(layout)])
 
 
 def _equals(value: Fraction) -> str:

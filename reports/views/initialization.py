@@ -8,16 +8,15 @@ from calc.mathematics.initialization import Initial, ModuleVariance, ParameterVa
 from calc.mathematics.initialization.comparison import FAILED, WITHIN, SampleComparison, percent
 from calc.mathematics.initialization.state import OFF
 from calc.mathematics.strides.walk import pattern
-from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.symbolic.expression import Expression
-from reports.views.asked import pretty
+from calc.symbolic.readable import readable
+from reports.typeset.wording import sizes_text
 from reports.writers.terminal import Terminal
 
 
 def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> None:
     """The laws, then each module's second moment. ``lines`` are empty where nothing was sampled."""
-    sizes = sizes_text(initial.sizes, PLAIN)
-    out.line(f"{initial.model} as it is initialized, at {sizes}")
+    out.line(f"{initial.model} as it is initialized, at {sizes_text(initial.sizes)}")
     out.line()
     out.line("How the parameters are initialized")
     out.table(("parameter", "law", "E[w²]"), list(_laws(initial.drawn)))
@@ -45,7 +44,7 @@ def _laws(parameters: Sequence[ParameterVariance]) -> Iterator[tuple[str, str, s
 
 def formula(form: str | Expression | None) -> str:
     """A formula as every other view writes it; empty where there is none."""
-    return pretty(form) if form else ""
+    return readable(form) if form else ""
 
 
 def _law(drawn: ParameterVariance) -> str:

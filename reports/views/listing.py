@@ -73,7 +73,7 @@ def _show_families(entries: Sequence[RuleEntry], out: Terminal) -> None:
     for entry in entries:
         name = entry.operator.removeprefix("aten.").removesuffix(".default")
         families.setdefault(entry.family or "free", []).append(name)
-    rows = [(family, integer(len(names)), _some(names)) for family, names in families.items()]
+    rows = [(family, integer(len(names)), _some(names)) for family, names in sorted(families.items())]
     out.table(("Family", *right("operators"), "for example"), rows)
     out.line("The rules of a family or an operator, with statement, shapes and source: napkin list rules WORD", style="dim")
 
@@ -134,7 +134,7 @@ def _models() -> Iterator[tuple[str, ...]]:
         options = "; ".join(f"{name}: {words}" for name, words in entry.options.items())
         yield entry.name, f"{entry.description}{f' ({options})' if options else ''}"
     for name in configs():
-        yield f"transformers:{name}", "the library's class at the sizes it has by default"
+        yield f"transformers:{name}", "class of the transformers library at its default sizes"
     yield "hf:PATH", "a Hugging Face config.json, or the folder that holds it"
     yield "FILE.py:NAME", "your own: NAME = calc.Spec(…) in FILE.py"
 
@@ -153,12 +153,13 @@ def _dtypes() -> Iterator[tuple[str, ...]]:
 
 def _optimizers() -> Iterator[tuple[str, ...]]:
     from calc.options import LBFGS_STATE, NAMED_OPTIMIZERS, REFUSED, named
+    from calc.symbolic.readable import readable
 
     for optimizer in NAMED_OPTIMIZERS.values():
         yield optimizer.name, named(optimizer.name), optimizer.words
     yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
     for name, because in REFUSED.items():
-        yield name, f"refused: {because}", f"{LBFGS_STATE} bytes" if name == "lbfgs" else ""
+        yield name, f"refused: {because}", f"{readable(LBFGS_STATE)} bytes" if name == "lbfgs" else ""
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:

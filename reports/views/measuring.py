@@ -196,7 +196,7 @@ def show_calibration(calibration: Calibration, out: Terminal) -> None:
     if entry is not None:
         out.line(f"in the catalogue as {entry.id}: napkin list hardware {entry.id}", style="dim")
     out.line()
-    rates = [(f"highest rate of products in {dtype}", rate(peak, "FLOP")) for dtype, peak in calibration.peaks().items()]
+    rates = [(f"highest rate of matmuls in {dtype}", rate(peak, "FLOP")) for dtype, peak in calibration.peaks().items()]
     copy = ("bandwidth of the largest copy", rate(calibration.bandwidth(), "B"))
     times = [(primitive, duration(calibration.by_what[primitive, "float32"][0].seconds)) for primitive in OVERHEADS]
     out.table(("", ("measured", "right")), [*rates, copy, *times])

@@ -13,14 +13,16 @@ from calc.memory.checkpointing import CHOICES, CheckpointingChoice, Checkpointin
 from calc.memory.formulas import SAVING_INTERVAL
 from calc.memory.inference import Inference
 from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary
-from calc.symbolic.assignments import TYPED, sizes_text
+from calc.symbolic.assignments import TYPED
+from calc.symbolic.assignments import sizes_text as typed_sizes
+from calc.symbolic.readable import readable
 from calc.units import Unit
 from reports.jobs import job
 from reports.page.memory import LiveBytesView, PeakCrossoverRow, PeakIntervalRow, memory
 from reports.typeset import numbers
 from reports.typeset.numbers import bytes_text, integer
+from reports.typeset.wording import sizes_text
 from reports.views.answers import amount
-from reports.views.asked import pretty
 from reports.views.explained import heading, text
 from reports.writers.terminal import Cell, Line, Terminal, bold, dim, right
 
@@ -127,7 +129,7 @@ def show_checkpoint(saving: Checkpoint, out: Terminal) -> None:
     out.table(("To resume where training was", ("Bytes", "right"), "Because"), rows)
     out.line()
     drawn = f", drawn from seed {saving.seed}" if saving.seed else ""
-    out.line(f"in a real run at {sizes_text(saving.run_at, TYPED)}{drawn}", style="dim")
+    out.line(f"in a real run at {typed_sizes(saving.run_at, TYPED)}{drawn}", style="dim")
     for verdict in saving.verdicts:
         derived, measured = ("unknown" if n is None else integer(n) for n in (verdict.derived, verdict.measured))
         out.line(f"{verdict.verdict}: {verdict.quantity}, derived {derived}, measured {measured}: {verdict.because}")
@@ -150,8 +152,8 @@ def show_inference(inference: Inference, out: Terminal) -> None:
         if part is None:
             out.line(bold(title), f": {inference.unknown}")
             continue
-        out.line(bold(title), f" in {part.format} = {pretty(part.expr)}")
-        rows = [(line.label, integer(line.value), pretty(line.expr), dim(line.because)) for line in part.lines]
+        out.line(bold(title), f" in {part.format} = {readable(part.expr)}")
+        rows = [(line.label, integer(line.value), readable(line.expr), dim(line.because)) for line in part.lines]
         out.table(("What", ("Bytes", "right"), "Closed form", "Because"), rows)
         out.line(f"{title} = ", *amount(numbers.amount(part.value, Unit.BYTE)))
     out.line("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim")
@@ -160,7 +162,7 @@ def show_inference(inference: Inference, out: Terminal) -> None:
         out.line("together ", *amount(numbers.amount(inference.total, Unit.BYTE)), "; temporaries of operators are not included")
     out.line()
     for check in inference.checks:
-        at = sizes_text(check.sizes, TYPED)
+        at = typed_sizes(check.sizes, TYPED)
         both = (integer(number or 0) for number in (check.derived, check.measured))
         counts = "" if check.derived is None else ": derived {}, measured {} bytes in fp32".format(*both)
         why = f": {check.because}" if check.because else ""
@@ -184,7 +186,7 @@ def show_choices(comparison: CheckpointingComparison, out: Terminal) -> None:
     out.line(bold(comparison.model), f": {sizes}")
     out.line()
     limited = comparison.limit is not None
-    heads = ("Peak", "Activations", "FLOP more", "Taken from memory of", *(("Fits", "Largest B") if limited else ()))
+    heads = ("Peak", "Activations", "Extra FLOP", "Best from device memory of", *(("Fits", "Largest B") if limited else ()))
     rows = [_choice_row(choice, limited) for choice in comparison.choices if not choice.refused]
     out.table(("Checkpointing", *right(*heads)), rows)
     out.line()
@@ -192,7 +194,7 @@ def show_choices(comparison: CheckpointingComparison, out: Terminal) -> None:
         if choice.refused:
             out.line(choice.refused, style="dim")
         elif choice.extra:
-            saved, recomputed = f"saves {choice.saved} bytes of activations", f"recomputes {choice.recomputed} FLOP"
+            saved, recomputed = f"saves {readable(choice.saved)} bytes of activations", f"recomputes {readable(choice.recomputed)} FLOP"
             out.line(f"{choice.checkpointing} {saved} and {recomputed}", style="dim")
     if comparison.limit is not None:
         summary = "nothing fits" if comparison.best is None else f"{comparison.best} fits and recomputes the least"
@@ -202,6 +204,6 @@ def show_choices(comparison: CheckpointingComparison, out: Terminal) -> None:
 def _choice_row(choice: CheckpointingChoice, limited: bool) -> tuple[str, ...]:
     interval = "never" if choice.best_from is None else bytes_text(choice.best_from)
     peak, activations = (numbers.amount(number, Unit.BYTE).text for number in (choice.peak, choice.activations))
-    largest = "" if choice.largest_batch is None else integer(choice.largest_batch)
+    largest = "" if choice.largest_batch is None else integer(choice.largest_batch) if choice.largest_batch else "none"
     columns = ("yes" if choice.fits else "no", largest) if limited else ()
     return choice.checkpointing, peak, activations, numbers.amount(choice.extra, Unit.FLOP).headline, interval, *columns

@@ -16,11 +16,10 @@ from calc.performance.records import MeasurementRecord, RecordedRun, evidence_fo
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepOperators
 from calc.pipeline.pipeline import derive
-from calc.symbolic.assignments import sizes_text
 from reports.jobs import job
 from reports.jobs.recorded import FOLDER
 from reports.typeset.numbers import bytes_text, duration, percent, rate
-from reports.typeset.wording import several
+from reports.typeset.wording import several, sizes_text
 from reports.views.measuring import threads
 from reports.writers.terminal import Terminal, bold
 
@@ -98,7 +97,7 @@ def _peak(calibration: Calibration, entry: Accelerator | None, dtype: str) -> tu
         return None, "", f"no rate of {dtype} is published for {entry.name}"
     rate = calibration.peaks().get(dtype)
     if rate is None:
-        return None, "", f"neither published nor measured: products in {dtype} on {calibration.name}"
+        return None, "", f"neither published nor measured: matmuls in {dtype} on {calibration.name}"
     return rate, f"the highest rate of a product in {dtype} in the calibration", ""
 
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 from calc.derive.published import ratios
 from calc.derive.published.compare import ComparedCell, ComparedTable
 from calc.symbolic import tree
-from calc.symbolic.assignments import sizes_text
 from reports.page.parts import formula
 from reports.typeset.numbers import fraction, integer, percent, signed, significant
+from reports.typeset.wording import sizes_text, unbroken
 from reports.writers.terminal import Terminal, bold, right
 
 
@@ -18,7 +18,7 @@ def show(compared: ComparedTable, out: Terminal) -> None:
     table = compared.table
     out.line(bold(table.title))
     out.line(table.source, style="dim")
-    out.line(f"beside {compared.model} at {sizes_text(compared.sizes)}; {table.letters}", style="dim")
+    out.line(f"beside {compared.model} at {sizes_text(compared.sizes)}; {unbroken(table.letters)}", style="dim")
     for i, column in enumerate(table.columns):
         cells = [(row.operation, row.because, row.cells[i]) for row in compared.rows]
         out.line()

@@ -13,10 +13,10 @@ from calc.capacity.sharding.search import Ranking, parts_of_step
 from calc.derive.to_json import number
 from calc.symbolic.expression import And, Compare, Expression, FunctionCall, Number, Or
 from calc.symbolic.parser import free_names, parse
+from calc.symbolic.readable import readable
 from calc.symbolic.worked import WorkedInput, WorkedStep
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer, significant, singular
-from reports.views.asked import pretty
 from reports.writers.terminal import Head, Line, Terminal, bold, dim, right
 
 _LONG, _LITTLE = 10**15, Fraction(1, 1000)  # whole numbers below are written out, fractions between as decimals
@@ -29,8 +29,8 @@ def show(account: Account, out: Terminal) -> None:
     _show_heading(account, out)
     _show_memory(account, out)
     if account.model.only_data:
-        unknown = "" if account.model.items else "activations, and temporarily gathered parameters, are unknown; "
-        out.line(f"{unknown}it is divided by data only: {account.model.only_data}", style="dim")
+        unknown = "" if account.model.items else "Activations, and temporarily gathered parameters, are unknown. "
+        out.line(f"{unknown}It can be sharded by data only: {account.model.only_data}", style="dim")
     if account.machine is not None:
         memory = _bytes(account.machine.memory)
         out.line(bold(f"{account.machine.name} has {memory}: {account.fit}{_unsure(account)}"))
@@ -115,8 +115,9 @@ def _show_steps(title: str, lines: Sequence[WorkedStep], out: Terminal) -> None:
 
 
 def _step_line(line: WorkedStep) -> Line:
-    formula, value = pretty(line.expr), _value(line)
-    return f"  {line.symbol} = {formula if formula == value else f'{formula} = {value}'}", dim(f"  {line.meaning}: {line.because}")
+    formula, value = readable(line.expr), _value(line)
+    alone = formula == value or line.expr.isdecimal()
+    return f"  {line.symbol} = {value if alone else f'{formula} = {value}'}", dim(f"  {line.meaning}: {line.because}")
 
 
 _SIGNS = {">=": "≥", "<=": "≤", "==": "="}
@@ -130,17 +131,17 @@ def _condition(expr: Expression) -> str:
         case And(parts):
             return " and ".join(map(_condition, parts))
         case Compare(FunctionCall("Mod", (whole, part)), "==", Number(0)):
-            return f"{pretty(part)} divides {pretty(whole)}"
+            return f"{readable(part)} divides {readable(whole)}"
         case Compare(left, relation, right):
-            return f"{pretty(left)} {_SIGNS.get(relation, relation)} {pretty(right)}"
-    return pretty(expr)
+            return f"{readable(left)} {_SIGNS.get(relation, relation)} {readable(right)}"
+    return readable(expr)
 
 
 def _show_traffic(stage: Stage, account: Account, out: Terminal) -> None:
     rows = []
     for item in stage.traffic:
         of = item.collective
-        sent = (f"{of.symbol} = {pretty(of.sent)}", dim(f"  {of.because}"))
+        sent = (f"{of.symbol} = {readable(of.sent)}", dim(f"  {of.because}"))
         rows.append((of.kind, f"{of.axis} ranks", _bytes(item.payload), _bytes(item.sent), sent))
     out.table((f"Traffic of a step{_of(stage, account)}", "among", "of", *right("sent"), "as"), rows)
 

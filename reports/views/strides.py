@@ -10,9 +10,9 @@ from calc.mathematics.strides.expression import StrideStep
 from calc.mathematics.strides.operations import StridedTensor
 from calc.mathematics.strides.walk import ModelStrides, pattern
 from calc.pipeline.verdict import Verdict
-from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 from reports.typeset.numbers import amount, integer
+from reports.typeset.wording import sizes_text
 from reports.writers.terminal import Line, Styled, Terminal, bold, dim, right
 
 

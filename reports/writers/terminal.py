@@ -64,23 +64,29 @@ def right(*titles: str) -> tuple[Head, ...]:
 def width_of(terminal: TextIO) -> int:
     """The columns of this terminal. ``shutil.get_terminal_size`` asks descriptor 1, which is standard error while a command runs: in
     ``napkin derive gpt2 2>errors.txt`` that is a file."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
+    if columns := _columns_given():
+        return columns
     try:
         return os.get_terminal_size(terminal.fileno()).columns or _UNKNOWN_WIDTH
     except OSError:
         return _UNKNOWN_WIDTH
 
 
+def _columns_given() -> int:
+    """The value of ``COLUMNS``; 0 where it is not set."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() else 0
+
+
 class Terminal:
-    """Writes to ``file``, by default standard output, in lines of at most ``width`` columns, by default those of the terminal."""
+    """Writes to ``file``, by default standard output, in lines of at most ``width`` columns: by default ``COLUMNS`` where that is set, else
+    those of the terminal."""
 
     def __init__(self, width: int | None = None, file: TextIO | None = None) -> None:
         self._file = sys.stdout if file is None else file
         self.is_terminal = self._file.isatty()
         self._colored = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.width = width or (width_of(self._file) if self.is_terminal else PIPE_WIDTH)
+        self.width = width or (width_of(self._file) if self.is_terminal else _columns_given() or PIPE_WIDTH)
 
     def line(self, *parts: Part, style: str = "", hang: int | None = None, fold: bool = True) -> None:
         """One line of text, a blank one without ``parts``. Where it is folded, further lines are indented by ``hang`` columns, by default

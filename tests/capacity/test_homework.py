@@ -60,6 +60,7 @@ def test_parameters_and_matmuls_of_gpt2_xl(answers: Mapping[str, Exercise]) -> N
     count, flops = V * d + C * d + L * (12 * d * d + 13 * d) + 2 * d, forward(d, L, T, 4 * d)
 
     assert values(answers["parameters"]) == [count, 4 * count] == [1_557_611_200, 6_230_444_800]
+    assert answers["parameters"].results[1].because == "4 bytes for each fp32 parameter"
     assert values(answers["matmuls"]) == [sum(flops.values())] == [3_506_703_564_800]
     projections = flops["feed-forward"] // 2
     assert [row.values[0] for row in answers["matmuls"].tables[0].rows] == [
@@ -107,6 +108,7 @@ def test_shares_over_sizes_and_lengths(answers: Mapping[str, Exercise]) -> None:
 
     assert by_part(context.tables[0], 1) == long
     assert values(context) == [sum(long.values()), Fraction(sum(long.values()), 3_506_703_564_800)]
+    assert context.results[1].because == "Q Kᵀ and P V grow with T² (× 256), all else with T (× 16)"
     assert set(sizes.rising) == {"query, key and value", "attention output", "feed-forward"}
     assert set(context.rising) == {"Q Kᵀ", "P V"}
     assert set(sizes.falling) == {"Q Kᵀ", "P V", "head"}
@@ -129,6 +131,7 @@ def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Ex
     memory, largest = answers["memory"], answers["largest-batch"]
 
     assert values(memory) == [4 * count, 4 * count, state - 8 * count, a + 8 * T + 4, state + a + 8 * T + 4]
+    assert memory.results[0].because == "does not depend on B"
     assert memory.results[-1].because == f"{a:,}·B + {state + 8 * T + 4:,} at these sizes"
     assert values(largest)[0] == (80 * 10**9 - state - 8 * T - 4) // a
     answer = calc.ask("largest-batch", model="gpt2", memory="80GB", T=T, **XL)

@@ -31,7 +31,7 @@ def test_a_utilization_above_one_names_the_formats_whose_peak_explains_it() -> N
 
     assert str(caught.value) == (
         "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 7.033e+13 FLOP/s in fp32, whose dense peak is 3.558e+13;"
-        " the products ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
+        " the matmuls ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
         " taken before the device had finished, or fewer FLOPs ran"
     )
 

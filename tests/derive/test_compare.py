@@ -127,6 +127,8 @@ def test_other_models_are_compared_place_by_place() -> None:
     (change,) = (c for c in comparison.changes if c.quantity == "parameters")
 
     require_sums(comparison)
+    assert comparison.title.startswith("mlp → cruncher: ")
+    assert "K 10 → none" in comparison.title
     assert {t.because for t in change.terms} == {"elements → nothing", "nothing → elements"}
 
 

@@ -330,7 +330,7 @@ def test_a_quantity_without_value_says_why(derived: Derived) -> None:
     [
         ({"Q": 3}, r"^this model has no dimension 'Q'"),
         ({"B": 0}, r"^B = 0 is not positive"),
-        ({"d": 770}, r"^k = d/h is not an integer at d = 770, h = 12: choose sizes that divide$"),
+        ({"d": 770}, r"^k = d/h is not an integer at d = 770, h = 12: choose d as a multiple of h, e\.g\. d = 768$"),
         ({"T": 1025}, r"^T = 1025 is more than C = 1024"),
         ({"k": 32}, r"^k cannot be set: in this model k = d/h; set d or h$"),
         ({"B": 2**63}, r"^B is too large"),

@@ -191,7 +191,7 @@ def test_a_sweep_of_it_is_traced_at_each_point(run, derivation):
 
     peaks = [derivation["memory.peak"].at(B=batch) for batch in (1, 2, 5)]
     assert 0 == result.exit_code
-    assert ["B,memory.peak,parameters", *(f"{b},{peak},56" for b, peak in zip((1, 2, 5), peaks, strict=True))] == result.stdout.split()
+    assert ["B,memory.peak,parameters", *(f"{b},{peak:d},56" for b, peak in zip((1, 2, 5), peaks, strict=True))] == result.stdout.split()
 
 
 def test_a_sweep_of_more_points_than_can_be_traced_says_so(run):

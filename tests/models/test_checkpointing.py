@@ -161,7 +161,8 @@ def test_a_block_that_several_layers_share_is_wrapped_once() -> None:
         (
             nn.ModuleList([nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 2))]),
             "attention",
-            "a model: checkpointing 'attention' finds none: no part of Sequential is of a class with 'attention' or 'attn' in its name",
+            "a model: checkpointing 'attention' finds no attention:"
+            " no part of Sequential is of a class with 'attention' or 'attn' in its name",
         ),
     ],
 )

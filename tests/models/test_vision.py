@@ -65,7 +65,7 @@ def test_vit_looks_at_every_pixel() -> None:
 
 def test_vit_refuses_an_image_that_is_not_made_of_patches() -> None:
     """225 is not a multiple of 16."""
-    with pytest.raises(DimensionError, match=r"^p = S/P is not an integer at S = 225, P = 16: choose sizes that divide$"):
+    with pytest.raises(DimensionError, match=r"^p = S/P is not an integer at S = 225, P = 16: choose S as a multiple of P, e.g. S = 224$"):
         load("vit-b").sizes({"S": 225})
 
 

@@ -92,7 +92,7 @@ def test_a_value_has_its_unit_and_is_an_integer(result: Derivation) -> None:
     value = result["parameters.bytes"].at(d=4)
 
     assert (value, value.unit, repr(value)) == (4 * (4 * 5 + 5 + 5 * 7 + 7), Unit.BYTE, "268 bytes")
-    assert (str(value), f"{value}", json.dumps(value), f"{value:,}") == ("268 bytes", "268", "268", "268")
+    assert (str(value), f"{value}", json.dumps(value), f"{value:,}") == ("268 bytes", "268 bytes", "268", "268")
     assert repr(pickle.loads(pickle.dumps(value))) == "268 bytes"
     assert repr(QuantityValue(1, Unit.BYTE)) == "1 byte"
     assert repr(QuantityValue(2, Unit.FLOP)) == "2 FLOP"
@@ -105,7 +105,8 @@ def test_sizes_are_set_by_name_or_symbol(result: Derivation) -> None:
     expected = quantity.expr.xreplace({symbols["d"]: sympy.Integer(8)})
 
     assert quantity.subs("d", 8) == quantity.subs(d, 8) == quantity.subs(symbols["d"], 8) == quantity.subs({"d": 8}) == expected
-    assert quantity.subs({d: 3, f: 5, "K": 7}) == 62
+    assert quantity.subs(d=8) == expected
+    assert quantity.subs({d: 3, f: 5, "K": 7}) == quantity.subs({d: 3, f: 5}, K=7) == quantity.at({"d": 3, "f": 5}, K=7) == 62
     assert quantity.subs("f", "d").subs({"d": 3, "K": 7}) == quantity.subs("f", d).subs({"d": 3, "K": 7}) == 3 * 3 + 3 + 3 * 7 + 7
     assert result["memory.peak"].subs({"B": 2, "d": 3, "f": 5, "K": 7}) == result["memory.peak"].value
 

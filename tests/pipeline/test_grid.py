@@ -71,7 +71,7 @@ TABLES = {
     "zero": (["B\n", "0\n"], "points.csv line 2: B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
     "thousands of digits": (["B\n", "9" * 5000], f"points.csv line 2: B = '{NINES}' is not a size: sizes are integers from 1 to 2**63 - 1"),
     "a quote without end": (["B\n", '"1\n'], "points.csv is not CSV: unexpected end of data"),
-    "too many": (["B\n", *["1\n"] * 11], "that are 11 points, more than 10: give fewer sizes, or --most 11"),
+    "too many": (["B\n", *["1\n"] * 11], "11 points, more than --most 10: give fewer sizes, or --most 11"),
 }
 
 

@@ -195,7 +195,7 @@ def test_a_planted_wrap_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 REFUSED = {
     "no such dimension": ({"Q": [1]}, ["parameters"], DimensionError, "this model has no dimension 'Q': it has B, D, K"),
     "too many points": ({"B": range(1, 10_001), "D": range(1, 10_001)}, ["parameters"], BadInputError,
-                        "that are 100,000,000 points, more than 20,000,000: give fewer sizes, or --most 100000000"),
+                        "100,000,000 points, more than --most 20,000,000: give fewer sizes, or --most 100000000"),
     "no sizes": ({"B": []}, ["parameters"], BadInputError, "B has no sizes: give at least one"),
     "zero": ({"B": [4, 0]}, ["parameters"], DimensionError, "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
     "no integers": ({"B": [1.5, 2.7]}, ["parameters"], DimensionError,
@@ -255,6 +255,8 @@ UNREADABLE = {
     "a fraction": ("L/7", "L / 7 is not an integer at all points: write // or ceiling(…), or choose sizes that divide"),
     "by nothing": ("L//(L - 12)", "L // (L - 12) divides by 0 at some of the points"),
     "huge": ("((L**64)**64)**64", "(L ** 64) ** 64 is too large: numbers here have up to 4096 binary digits"),
+    "a power of a size": ("L**L", "an exponent must be a small integer: L ** L"),
+    "powers of powers": ("9**9**9**9*L", "an exponent must be a small integer: 9 ** 9 ** 9 ** 9"),
     "brackets without end": ("(" * 5000, None),
 }  # fmt: skip
 

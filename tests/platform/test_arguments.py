@@ -50,6 +50,7 @@ MODEL = "give the name of a model, e.g. 'gpt2', 'hf:PATH' or 'FILE.py:NAME'"
 SOURCE = "give a graph or a spec, e.g. calc.load('gpt2')"
 SIZES = "give a dictionary of integers by dimension, e.g. {'B': 8}"
 AXES = "give a dictionary of lists of integers by dimension, e.g. {'B': [1, 2, 4]}"
+NAME = "give the name of a model, e.g. 'gpt2' or 'my_model.py:spec'"
 NUMBER = "give a number, or a text with a unit, e.g. '80GB'"
 PROGRESS = "progress = 5: give a function of one line of text, e.g. print, or leave it out"
 
@@ -87,6 +88,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "derive at no key": (lambda c: c.derive(spec(), {None: 1}), "a key of sizes = None: give the name of a dimension, e.g. 'B'"),
     "a value at a text": (lambda c: derivation()["memory.peak"].at(B="x"), f"B = 'x' is not an integer: {INTEGER}"),
     "a value at a double": (lambda c: derivation()["memory.peak"].at(B=1.5), f"B = 1.5 is not an integer: {INTEGER}"),
+    "a value at a number": (lambda c: derivation()["memory.peak"].at(8), f"sizes = 8: {SIZES}"),
     "other sizes of a number": (lambda c: derivation().at_sizes(5), f"sizes = 5: {SIZES}"),
     "holding at pairs": (lambda c: derivation().holds_at([("B", 1)]), f"sizes is of type list: {SIZES}"),
     "usual sizes of too few": (lambda c: derivation().usual({"B": 1}, ["B"]), "sizes has no D: give all of B, D, K"),
@@ -102,7 +104,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "ask with nothing": (lambda c: c.ask("training-time", parameters=None), f"parameters = None: {NUMBER}"),
     "ask with what raises": (lambda c: c.ask("training-time", parameters=Hostile()), f"parameters is of type Hostile: {NUMBER}"),
     "ask with progress of a number": (lambda c: c.ask("training-time", progress=5), PROGRESS),
-    "sweep a spec": (lambda c: c.sweep(spec(), {"B": [1]}), "model is of type Spec: give the name of a model, e.g. 'gpt2'"),
+    "ask about a spec": (lambda c: c.ask("largest-batch", model=spec(), memory="80GB"), f"model is of type Spec: {NAME}"),
+    "sweep a spec": (lambda c: c.sweep(spec(), {"B": [1]}), f"model is of type Spec: {NAME}"),
+    "sweep a derivation by keywords": (lambda c: c.sweep(derivation(), B=[1, 2]), f"model is of type Derivation: {NAME}"),
+    "sweep by keywords": (lambda c: c.sweep("linear", B=[1, 2]), f"sizes = None: {AXES}"),
     "sweep a letter": (lambda c: c.sweep("linear", "B"), f"sizes = 'B': {AXES}"),
     "sweep a generator": (
         lambda c: c.sweep("linear", {"B": (i for i in range(3))}), "B is of type generator: give a list of its sizes, e.g. [1, 2, 4]"),

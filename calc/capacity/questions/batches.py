@@ -14,7 +14,7 @@ _EXAMPLES_A_STEP = replace(BATCH, unit="examples", meaning="examples a step")
 
 CRITICAL_BATCH = Question(
     "critical-batch",
-    "the batch at which a training takes twice its least steps and twice its least examples",
+    "the batch at which a training run takes twice its least steps and twice its least examples",
     (_CRITICAL, _LEAST_STEPS, _LEAST_EXAMPLES),
     (Equation("c", "e/s", "the two asymptotes of (S/s - 1)·(X/e - 1) = 1 meet there, equation 2.11"),),
     "c",
@@ -34,7 +34,7 @@ NOISE_SCALE = Question(
 )
 STEPS_AT_BATCH = Question(
     "steps-at-batch",
-    "steps and examples that a training takes at a batch, from its critical batch",
+    "steps and examples that a training run takes at a batch, from its critical batch",
     (
         _CRITICAL, _LEAST_STEPS, _EXAMPLES_A_STEP,
         Variable("S", "steps", "steps", "steps"),

@@ -93,7 +93,7 @@ def notes(from_: Device, used: set[str]) -> list[str]:
     """Notes on the specifications in ``used``, by kind."""
     sentences = []
     if "peak" in used and not from_.dtype_given:
-        sentences.append(f"dtype was not given: the rate is that of dense {from_.dtype} products; another one is dtype=…")
+        sentences.append(f"dtype was not given: the rate is that of dense {from_.dtype} matmuls; another one is dtype=…")
     if "peak" in used and from_.sparse:
         sentences.append("this is the rate with 2:4 sparsity: no dense matmul reaches it")
     if "memory" in used and from_.accelerator.memory_reported is not None:
@@ -164,7 +164,7 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
     if not allowing:
         return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronize before timing"
     formats = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
-    ran = f"the products ran in {formats}, with a peak of their own, or {_EARLY}"
+    ran = f"the matmuls ran in {formats}, with a peak of their own, or {_EARLY}"
     return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"
 
 

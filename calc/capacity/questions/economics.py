@@ -24,7 +24,7 @@ from calc.capacity.questions.question import (
 )
 from calc.capacity.questions.training import DAYS_OF_HOURS, EXACT, PER_TOKEN
 
-_PRICE = Variable("p", "price", "USD/h", "price of one device and hour", device="price")
+_PRICE = Variable("p", "price", "USD/h", "price of one device-hour", device="price")
 _COST = Variable("X", "cost", "USD", "cost")
 _POWER = Variable("y", "power", "W", "power of one device", device="power")
 _OVERHEAD = Variable(
@@ -42,7 +42,7 @@ _TIME = (
 
 GPU_HOURS = Question(
     "gpu-hours",
-    "device hours of a training",
+    "device hours of a training run",
     _VARIABLES,
     (SIX_N_D, *_TIME),
     "H",
@@ -57,9 +57,9 @@ GPU_HOURS = Question(
 COST = replace(
     GPU_HOURS,
     name="cost",
-    summary="what a training costs at a price per device and hour",
+    summary="cost of a training run at a price per device-hour",
     variables=(*_VARIABLES, _PRICE, _COST),
-    equations=(*GPU_HOURS.equations, Equation("X", "p*H", "price times devices and hours")),
+    equations=(*GPU_HOURS.equations, Equation("X", "p*H", "price times device-hours")),
     answer="X",
     also=("H", "t"),
     notes=("devices that run, and nothing else: no storage, no network, no people, no failed runs",),
@@ -67,7 +67,7 @@ COST = replace(
 ENERGY = replace(
     GPU_HOURS,
     name="energy",
-    summary="energy of a training",
+    summary="energy of a training run",
     variables=(*_VARIABLES, _POWER, _OVERHEAD, _ENERGY),
     equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time; 1,000 Wh to the kWh")),
     answer="E",
@@ -78,7 +78,7 @@ ENERGY = replace(
 CARBON = replace(
     ENERGY,
     name="carbon",
-    summary="CO₂ equivalent of the electricity of a training",
+    summary="CO₂ equivalent of the electricity of a training run",
     variables=(*_VARIABLES, _POWER, replace(_OVERHEAD, default="", because=""), _ENERGY, _INTENSITY, _EMISSIONS),
     equations=(*ENERGY.equations, Equation("G", "E*i/1000", "energy times what the grid emits for it; 1,000 g to the kg")),
     answer="G",
@@ -86,7 +86,7 @@ CARBON = replace(
     notes=(
         *ENERGY.notes,
         "pue and intensity are those of a place and time: neither has a default, so name their source beside the answer",
-        "electricity of the training alone: neither making the devices nor failed runs, experiments and use",
+        "electricity of the training run alone: neither making the devices nor failed runs, experiments and use",
     ),
     source="Patterson et al. 2021, Carbon Emissions and Large Neural Network Training (arXiv 2104.10350), table 4",
 )

@@ -62,12 +62,20 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
             raise BadInputError(_unknown(question, key))
     if not given.solve and question.answer in given.variables:
         key = question.variable(question.answer).key
-        another = next(variable.key for variable in question.variables if variable.symbol != question.answer)
-        raise BadInputError(f"{key} is what {question.name} answers: with {key}=… leave out another key and solve for it: solve={another}")
+        instead = _to_solve_for(question, given)
+        raise BadInputError(f"{key} is what {question.name} answers: with {key}=… leave out another key and solve for it: solve={instead}")
     if given.solve in given.variables:
         key = question.variable(given.solve).key
         raise BadInputError(f"{key} is both given and solved for: leave out {key}=…, or solve for another")
     return given
+
+
+def _to_solve_for(question: Question, given: QuestionInputs) -> str:
+    """The key to solve for where the answer is given: one that was given, and that a model does not supply."""
+    if given.model and (question.fills or question.laid):
+        return question.variable("M").key
+    others = [x for x in question.variables if x.symbol != question.answer and not (given.model and x.model)]
+    return next((x.key for x in others if x.symbol in given.variables), others[0].key)
 
 
 def _variable(given: QuestionInputs, variable: Variable, key: str, value: Typed) -> None:

@@ -127,7 +127,7 @@ _SIDES = tuple(
 )
 MATMUL = Question(
     "matmul",
-    "the least time of a product of an x by y and a y by z matrix",
+    "the least time of a matmul of an x by y and a y by z matrix",
     (
         *_SIDES,
         Variable("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16"),

@@ -74,7 +74,7 @@ class QuestionModel:
         sizes = {**self.sizes, **changed}
         if self._form is not None and self._form.covers(sizes):
             return int(self._form.quantity(quantity).at(**sizes))
-        return self._derivation[quantity].at(**sizes)
+        return int(self._derivation[quantity].at(**sizes))
 
     def peak(self, **changed: int) -> tuple[int, str, str]:
         """Peak of live bytes of a step, the peak candidate that has this value at these sizes (the number itself if there is none), and its

@@ -146,7 +146,7 @@ DEVICES = Variable("n", "gpus", "devices", "devices", rounding="up", also=("devi
 ONE_DEVICE = replace(DEVICES, default="1", because="default")
 PEAK = Variable("P", "peak", "FLOP/s", "dense peak rate of one device", device="peak")
 MFU = Variable("u", "mfu", "share", "model FLOPs utilization")
-FLOPS = Variable("C", "flops", "FLOP", "FLOPs of the whole training")
+FLOPS = Variable("C", "flops", "FLOP", "FLOPs of the whole training run")
 DAYS = Variable("t", "days", "days", "time")
 DEVICE_HOURS = Variable("H", "gpu-hours", "h", "device hours")
 MEMORY = Variable("M", "memory", "bytes", "memory of one device", device="memory")
@@ -161,7 +161,7 @@ KV_HEADS = Variable("g", "kv-heads", "heads", "key/value heads", rounding="down"
 HEAD_WIDTH = Variable("k", "head-width", "elements", "width of a head", rounding="down")
 VOCABULARY = Variable("V", "vocabulary", "tokens", "vocabulary size", rounding="down")
 
-SIX = "2 FLOP for each weight and token forward, twice that backward: one product for the gradient of the input, one for that of the weight"
+SIX = "2 FLOP for each weight and token forward, twice that backward: one matmul for the gradient of the input, one for that of the weight"
 KAPLAN = "Kaplan et al. 2020, Scaling Laws for Neural Language Models (arXiv 2001.08361), section 2.1"
 SIX_N_D = Equation("C", "6*N*D", SIX)
 RATE_OF_ALL = Equation("R", "u*n*P", "utilization is the share of the peak that serves the model")

@@ -49,7 +49,7 @@ def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult
 
 COMPARE = Question(
     "compare",
-    "FLOPs of a training compared with known runs and thresholds",
+    "FLOPs of a training run compared with known runs and thresholds",
     (ACTIVE, TOKENS, FLOPS, PER_TOKEN, Variable("p", "pf-days", "PF-days", "in days at 10^15 FLOP/s")),
     (SIX_N_D, Equation("p", "C/(86400*10**15)", "a day has 86,400 s")),
     "p",

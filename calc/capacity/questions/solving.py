@@ -14,6 +14,7 @@ from calc.capacity.questions.question import Equation
 from calc.symbolic.arithmetic import Fractions, isolated
 from calc.symbolic.expression import substitute
 from calc.symbolic.parser import free_names, parse
+from calc.symbolic.readable import readable
 from calc.symbolic.worked import WorkedStep
 from calc.symbolic.writer import as_text
 
@@ -54,7 +55,7 @@ class System:
             return self._take(equation.symbol, equation.expr, equation, "")
         if len(unknown) != 1 or equation.symbol not in self.values:
             return False
-        return self._rearranged(equation, unknown[0], f"{equation.symbol} = {equation.expr}, rearranged for {unknown[0]}")
+        return self._rearranged(equation, unknown[0], f"{_written(equation)}, rearranged for {unknown[0]}")
 
     def _rearranged(self, equation: Equation, x: str, because: str) -> bool:
         return any(self._take(x, expr, equation, because) for expr in isolated(equation.expr, x, equation.symbol))
@@ -84,7 +85,7 @@ class System:
         for equation in self.equations:
             if equation.symbol in self.values:
                 combined = self._inlined(equation, target)
-                because = f"{combined.symbol} = {combined.expr}, substituted into one another and rearranged for {target}"
+                because = f"{_written(combined)}, substituted into one another and rearranged for {target}"
                 unknown = free_names(combined.expr) - self.values.keys()
                 if unknown == {target} and self._rearranged(combined, target, because):
                     return True
@@ -108,6 +109,10 @@ class System:
             WorkedStep(e.symbol, e.expr, *meanings[e.symbol], e.because, self.values[e.symbol], exact=e.symbol not in self.rounded)
             for e in reversed(steps)
         )
+
+
+def _written(equation: Equation) -> str:
+    return f"{equation.symbol} = {readable(equation.expr)}"
 
 
 def same(a: Fraction, b: Fraction) -> bool:

@@ -47,7 +47,7 @@ _RECOMPUTED = (
 )
 CONVENTION = QuestionChoice(
     "convention",
-    "FLOPs of a training by its parameters and tokens",
+    "FLOPs of a training run by its parameters and tokens",
     {
         "6ND": (SIX_N_D,),
         "8ND": (Equation("C", "8*N*D", _RECOMPUTED),),
@@ -83,7 +83,7 @@ TRAINING_TIME = replace(
     limit="",
     with_given=_GIVEN_OF_ONE | dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,), "H": (DAYS_OF_HOURS,)},
 )
-GPUS = replace(TOKENS_FOR_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n")
+GPUS = replace(TOKENS_FOR_TIME, name="gpus", summary="devices that finish a training run by a deadline", answer="n")
 TOKENS_FOR_COMPUTE = Question(
     "tokens",
     "tokens that a model can be trained on with a budget of FLOPs",
@@ -96,7 +96,7 @@ TOKENS_FOR_COMPUTE = Question(
     notes=(_ONLY_WEIGHTS,),
     source=KAPLAN,
 )
-TRAINING_FLOPS = replace(TOKENS_FOR_COMPUTE, name="flops", summary="FLOPs of a training", answer="C", limit="")
+TRAINING_FLOPS = replace(TOKENS_FOR_COMPUTE, name="flops", summary="FLOPs of a training run", answer="C", limit="")
 DEVICE_FLOPS = Question(
     "device-flops",
     "FLOPs that devices do in a number of days",
@@ -123,7 +123,7 @@ TIME_PER_STEP = Question(
 )  # fmt: skip
 STEPS_OF_TRAINING = Question(
     "steps",
-    "steps of a training, and tokens of each",
+    "steps of a training run, and tokens of each",
     (
         TOKENS,
         BATCH,

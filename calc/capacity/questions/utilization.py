@@ -55,7 +55,7 @@ HFU_OF = replace(
 )
 TRAINING_MFU = Question(
     "training-mfu",
-    "model FLOPs utilization of a training, from its tokens per second, or from tokens and device hours or days",
+    "model FLOPs utilization of a training run, from its tokens per second, or from tokens and device hours or days",
     (
         ACTIVE, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
         Variable("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),

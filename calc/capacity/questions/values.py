@@ -68,6 +68,14 @@ def read(name: str, typed: Typed, unit: str, *, integer: bool = False) -> Parsed
     return number
 
 
+def device_memory(name: str, typed: str) -> Fraction:
+    """Bytes of a device's memory. Raises BadInputError for a number without a unit: it may be meant in GB."""
+    size = read(name, typed, "bytes")
+    if not size.suffix:
+        raise BadInputError(f"{name} {typed[:40]!r} has no unit: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
+    return size.value
+
+
 def _meant(typed: ParsedValue) -> str:
     if 2 <= typed.value <= 100 and not typed.suffix:
         return f"did you mean {float(typed.value / 100):g}, or {float(typed.value):g}%?"
@@ -140,6 +148,8 @@ def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fr
         return _SUFFIXES["count"][suffix]
     if kind == "bandwidth" and suffix in _SUFFIXES["memory"]:
         raise BadInputError(f"{name} = {_clip(text)} is an amount of memory: {name} is in {unit}, write {float(value):g}{suffix}/s")
+    if kind == "memory" and (suffix in _SUFFIXES["bandwidth"] or suffix.endswith(("b/s", "bps"))):
+        raise BadInputError(f"{name} = {_clip(text)} is a rate: give an amount of memory, e.g. 80GB")
     if kind in ("memory", "bandwidth"):
         _refuse_ambiguous(name, text, suffix, value)
     elsewhere = [kind for kind, names in _SUFFIXES.items() if suffix in names]

@@ -34,6 +34,7 @@ from calc.capacity.sharding.model import (  # fmt: skip
 from calc.capacity.sharding.peaks import stepped_of, temporaries_of
 from calc.derive.names import MODEL_INPUT
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
+from calc.dimensions import MEANINGS
 from calc.symbolic.algebra import Algebra
 from calc.symbolic.branches import at_hand
 from calc.symbolic.expression import FunctionCall, Number, substitute, walk
@@ -112,7 +113,7 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[ShardedTensor, ...],
     """The tensors, and why there are none (empty if there are)."""
     missing = [name for name in ("L", "d", "h", "k", "f", "V", "T", "B") if name not in derivation.sizes]
     if missing:
-        return (), f"it has no dimension {missing[0]}, as decoders have"
+        return (), f"it has no dimension {missing[0]} ({MEANINGS[missing[0]]})"
     text = at_hand(derivation["parameters"].text or "0", derivation.sizes)
     monomials = _monomials(text)
     parts = next((f"{count}*{name}" for name, count in monomials.items() if count.denominator != 1 or count < 0), "")

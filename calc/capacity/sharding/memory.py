@@ -50,6 +50,7 @@ WORDS: Mapping[str, str] = {
 }  # fmt: skip
 TOTAL = "M"
 _DIVIDED = "each matrix is sharded along its columns or rows, and the bias of sharded columns with it"
+_NOT_DIVIDED = "each matrix is whole: there is one tensor rank"
 _CUT = "each tensor's rows are cut into equal shards, one per rank, the last ones padded (FSDP2)"
 
 
@@ -93,7 +94,9 @@ _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of
 
 def _counted(model: ShardedModel, choice: LayoutChoice, stage: str, symbol: str, how: str = WHOLE_RANK) -> list[WorkedStep]:
     """Elements of a layer, of its experts, outside the layers, and of all."""
-    why = {FILLED: _CUT, EXACT: "without padding: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
+    why = {FILLED: _CUT, EXACT: "without padding: the last ranks have fewer rows, or none"}.get(
+        how, _DIVIDED if choice.has("t") else _NOT_DIVIDED
+    )
     rank = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
     groups_of_layers = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}

@@ -145,7 +145,7 @@ def _flops(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Worked
     products = [product("2", tokens, dense)] + ([product("2", tokens, "e", experts)] if experts != "0" else [])
     ends = _per_token([t for t in model.tensors if t.where != LAYER and t.where in _at(stage)], choice)
     lines = [
-        WorkedStep("Fa", scores, "FLOP", "scores and values of a layer", "2 products of T² each, 2 FLOP a multiply-add"),
+        WorkedStep("Fa", scores, "FLOP", "scores and values of a layer", "2 matmuls of T² each, 2 FLOP a multiply-add"),
         WorkedStep("Fl", total([*products, "Fa"]), "FLOP", "forward of a layer and micro-batch", "2 FLOP for each weight and token"),
     ]
     recomputed = {BLOCK: "Fl", "attention": "Fa"}.get(choice.checkpointing, "0")
@@ -158,7 +158,7 @@ def _flops(model: ShardedModel, choice: LayoutChoice, stage: str) -> list[Worked
         )
     lines.append(WorkedStep("Fr", recomputed, "FLOP", "recomputed in the backward of a layer", why))
     per_micro_batch = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
-    why = "backward is twice the forward: a product for each factor's gradient"
+    why = "backward is twice the forward: a matmul for each factor's gradient"
     lines.append(WorkedStep("F", per_micro_batch, "FLOP", "of a micro-batch, forward and backward", why))
     lines.append(WorkedStep("tc", "F/(eta*P)", "s", "compute of a micro-batch", "FLOPs over rate"))
     if choice.has("c"):

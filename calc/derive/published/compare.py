@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from calc.symbolic.algebra import symbol, to_sympy
 from calc.symbolic.exact import evaluate_text
 from calc.units import Unit, fraction, number
 
-_ATTENTION = (SCORES, SOFTMAX, MIX)  # whose products have labels of their own
+_ATTENTION = (SCORES, SOFTMAX, MIX)  # whose matmuls have labels of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,16 @@ class _PartCount(ExactCount):
         return [(1, self.rule.exact[0][1], " + ".join(f"({a.expr})" for a in self.addends()) or "0")]
 
 
-def compare(table: PublishedTable, derivation: Derivation) -> ComparedTable:
-    """Every cell of ``table`` beside the model. Raises ``BadInputError`` for a model without the dimensions of the table."""
-    absent = [name for name in table.needs if name not in derivation.sizes]
+def require_dimensions(table: PublishedTable, dimensions: Collection[str]) -> None:
+    """Raises ``BadInputError`` for a model without the dimensions of the table."""
+    absent = [name for name in table.needs if name not in dimensions]
     if absent:
         raise BadInputError(f"{table.name} is stated in {', '.join(table.needs)}, and this model has no {', '.join(absent)}")
+
+
+def compare(table: PublishedTable, derivation: Derivation) -> ComparedTable:
+    """Every cell of ``table`` beside the model. Raises ``BadInputError`` for a model without the dimensions of the table."""
+    require_dimensions(table, derivation.sizes)
     rows = (
         ComparedRow(
             row.operation, row.because, tuple(None if c is None else _cell(c, table, derivation) for c in row.cells)

@@ -49,7 +49,7 @@ class RatioRow:
         flops = {
             "embeddings": 2 * VOCABULARY * self.d,
             "projections": self.L * (6 * self.d * width + 2 * width * self.d),
-            "attention products": self.L * 4 * LENGTH * width,
+            "attention matmuls": self.L * 4 * LENGTH * width,
             "softmax": self.L * 3 * self.h * LENGTH,
             "dense blocks": self.L * 4 * self.d * self.f,
             "final logits": 2 * self.d * VOCABULARY,

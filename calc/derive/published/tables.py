@@ -93,7 +93,7 @@ KAPLAN = PublishedTable(
         PublishedRow(
             "Attention: mask",
             (None, _flops("2*L*T*h*k", parts.SCORES, parts.MIX)),
-            "the table counts half of both products, Q Kᵀ and P V, as if the causal mask saved the other half; kernels and torch's counter"
+            "the table counts half of both matmuls, Q Kᵀ and P V, as if the causal mask saved the other half; kernels and torch's counter"
             " take all T² scores",
         ),
         PublishedRow("Attention: project", (_parameters("L*h*k*d", parts.PROJECT), _flops("2*L*h*k*d", parts.PROJECT))),
@@ -171,7 +171,7 @@ CASSON = PublishedTable(
         PublishedRow(
             "OpenAI's: 2·N + 2·n_layer·n_ctx·d_attn",
             (_flops(f"2*{_N} + 2*L*T*h*k"),),
-            "N without embeddings, no head, and half of the attention products",
+            "N without embeddings, no head, and half of the attention matmuls",
         ),
         PublishedRow(
             "DeepMind's: embeddings, layers and logits", (_flops(_HOFFMANN_PER_TOKEN),), "a lookup as a matmul, the whole T², and a softmax"

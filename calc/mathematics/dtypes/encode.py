@@ -9,6 +9,7 @@ from calc.errors import BadInputError
 from calc.mathematics.dtypes.layouts import FORMATS, Float, Format, IntegerFormat
 from calc.mathematics.dtypes.limits import limit
 from calc.mathematics.dtypes.numbers import NAN, FormatNumber, finite, infinity, written
+from calc.symbolic.readable import superscript
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +204,18 @@ def _steps(layout: Float, number: FormatNumber, magnitude: int, spacing: Fractio
     bias, e = int(limit(layout, "bias")), _binade(layout, number.size)
     normal = number.size >= Fraction(2) ** e
     scaled = number.size / spacing
-    range_ = f"2**{e} <= |x| < 2**{e + 1}" if normal else f"|x| < 2**{e}"
+    range_ = f"{_power(e)} ≤ |x| < {_power(e + 1)}" if normal else f"|x| < {_power(e)}"
     why = "the power of two at or below the number" if normal else "the smallest exponent: there is no leading 1, the number is subnormal"
     lines = [EncodingStep("exponent", f"{range_}, so the exponent is {e}", why)]
     if normal and not overflow:
         lines.append(EncodingStep("exponent code", f"{e} + {bias} = {e + bias} = {e + bias:0{layout.exponent}b}", f"the bias is {bias}"))
-    lines.append(
-        EncodingStep("in units of the last place", f"|x| / 2**{e - layout.fraction} = {_short(scaled)}", "the spacing of numbers there")
-    )
+    of_last_place = f"|x| / {_power(e - layout.fraction)} = {_short(scaled)}"
+    lines.append(EncodingStep("in units of the last place", of_last_place, "the spacing of numbers there"))
     rounded = round(scaled)
     tie = "ties to even" if scaled.denominator == 2 else "to the nearest"
     lines.append(EncodingStep("rounded", f"{rounded}", tie if scaled.denominator != 1 else "nothing to round: the number is in the format"))
     if overflow:
-        at = f"{rounded} * 2**{e - layout.fraction} is beyond the largest, {written(FormatNumber(limit(layout, 'largest')))}"
+        at = f"{rounded}·{_power(e - layout.fraction)} is beyond the largest, {written(FormatNumber(limit(layout, 'largest')))}"
         lines.append(EncodingStep("overflow", at, _BECOMES[layout.overflow]))
         return tuple(lines)
     stored, fraction = divmod(magnitude, 2**layout.fraction)
@@ -224,6 +224,10 @@ def _steps(layout: Float, number: FormatNumber, magnitude: int, spacing: Fractio
     why = "the leading 1 is not stored" if stored else "without a leading 1"
     lines.append(EncodingStep("fraction", f"{carried}{shown}", f"{why}; the rounding carries into the exponent" if carried else why))
     return tuple(lines)
+
+
+def _power(exponent: int) -> str:
+    return f"2{superscript(exponent)}"
 
 
 def _short(value: Fraction) -> str:
@@ -341,9 +345,8 @@ def _decoding(layout: Format, code: int) -> tuple[EncodingStep, ...]:
             "exponent", power, "the code minus the bias" if stored else "code 0 is for 0 and subnormals, with the exponent of code 1"
         )
     ]
-    lines.append(
-        EncodingStep("fraction", f"{'1 + ' if stored else ''}{fraction}/2**{m}", "with the leading 1" if stored else "without a leading 1")
-    )
+    part = f"{'1 + ' if stored else ''}{fraction}/{_power(m)}"
+    lines.append(EncodingStep("fraction", part, "with the leading 1" if stored else "without a leading 1"))
     sign = "-" if value.negative else ""
-    formula = f"{sign}({'1 + ' if stored else ''}{fraction}/2**{m}) * 2**{stored - bias if stored else 1 - bias} = {written(value)}"
+    formula = f"{sign}({part})·{_power(stored - bias if stored else 1 - bias)} = {written(value)}"
     return (*lines, EncodingStep("value", formula, "sign, fraction and power"))

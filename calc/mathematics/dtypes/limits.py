@@ -105,7 +105,7 @@ def _digits(steps: _Steps, m: int) -> None:
         "decimal digits kept",
         "floor(m*log10(2))",
         Fraction(digits),
-        "this many survive a round trip through the format: 10**digits <= 2**m",
+        "this many survive a round trip through the format: 10^digits ≤ 2^m",
     )
     distinguishing = _log10(2 ** (m + 1)) + 2
     steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(distinguishing), "this many distinguish any two numbers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import keyword
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def _axes(part: str, text: str) -> Axes:
             warnings.simplefilter("ignore")  # about keywords, which are refused below
             parsed = ParsedExpression(part)
     except EinopsError as error:
-        raise BadInputError(f"cannot read the pattern {_clip(text)!r}: {' '.join(str(error).split())}") from None
+        raise BadInputError(f"cannot read the pattern {_clip(text)!r}: {_refused(str(error))}") from None
     groups: list[tuple[str, ...]] = []
     for group in parsed.composition:
         names = [group] if isinstance(group, str) else group
@@ -112,6 +113,25 @@ def _axes(part: str, text: str) -> Axes:
                 raise BadInputError(f"the pattern {_clip(text)!r} has {name!r} for a dimension, a word of Python: choose another name")
         groups.append(tuple(ELLIPSIS if name == "…" else name for name in names))
     return Axes(tuple(groups))
+
+
+_FIXES = (
+    (r'duplicate dimension "(.+?)"', "{} appears twice on one side: give each dimension its own name"),
+    (r"Unknown character '(.+?)'", "{!r} is not allowed: separate names by blanks, operands by commas left of the arrow"),
+    (r"Imbalanced parentheses|Brackets are not balanced", "a parenthesis is not closed: write each ( with its ), as in (h k)"),
+    (r"brackets inside brackets", "parentheses are nested: write one level, as in (h k)"),
+    (r"dots only inside ellipsis", "a dot stands alone: write three, ..., for any number of dimensions"),
+    (r"Invalid axis identifier: (\S+)", "{!r} is not a name: begin with a letter, and neither begin nor end with _"),
+)
+"""What einops says, and what is wrong with what to write instead."""
+
+
+def _refused(message: str) -> str:
+    for pattern, fix in _FIXES:
+        match = re.search(pattern, message, re.DOTALL)
+        if match:
+            return fix.format(*match.groups())
+    return " ".join(message.split())
 
 
 def _require(pattern: Pattern) -> None:

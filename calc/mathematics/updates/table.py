@@ -304,7 +304,7 @@ RULES: Mapping[str, UpdateRule] = {rule.name: rule for rule in _RULES}
 
 # What is no equation of one element at a time; its state and counts are shown all the same.
 WITHOUT: Mapping[str, str] = {
-    "muon": "muon orthogonalizes whole matrices by five rounds of products: no equation of one element (Jordan 2024, Muon)",
+    "muon": "muon orthogonalizes whole matrices by five rounds of matmuls: no equation of one element (Jordan 2024, Muon)",
 }
 
 

@@ -38,7 +38,7 @@ def test_training_time_is_exact_with_its_steps() -> None:
     assert (DAYS, "143.93", "days") == (answer.value, f"{float(answer.value):.2f}", answer.unit)
     assert ["6*N*D", "u*n*P", "C/(86400*R)"] == [line.expr for line in answer.calculation.steps]
     assert "6*N*D/(86400*u*n*P)" == answer.expr
-    assert "dtype was not given: the rate is that of dense bf16 products; another one is dtype=…" in answer.notes
+    assert "dtype was not given: the rate is that of dense bf16 matmuls; another one is dtype=…" in answer.notes
 
 
 def test_the_expression_gives_the_answer() -> None:
@@ -57,7 +57,7 @@ def test_a_deadline_needs_so_many_devices_rounded_up() -> None:
     exactly = ask("training-time", days=DAYS, solve="gpus", **RUN)
     sooner = ask("gpus", days=DAYS - Fraction(1, 86400), **RUN)
 
-    assert (1024, "R = u*n*P, rearranged for n") == (exactly.value, exactly.calculation.steps[-1].because)
+    assert (1024, "R = u·n·P, rearranged for n") == (exactly.value, exactly.calculation.steps[-1].because)
     assert sooner.value == 1025
     assert sooner.bound is not None
     assert (sooner.bound.key, sooner.bound.further, sooner.bound.further_value) == ("days", 1024, DAYS)

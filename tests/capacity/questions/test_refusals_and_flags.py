@@ -41,6 +41,12 @@ from tests.capacity.questions.asked import RUN, refusal
      " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
     ("training-time", {**RUN, "days": 30},
      "days is what training-time answers: with days=… leave out another key and solve for it: solve=parameters"),
+    ("training-time", {"model": "gpt2", "tokens": "1e12", "days": 30},
+     "days is what training-time answers: with days=… leave out another key and solve for it: solve=tokens"),
+    ("largest-batch", {"model": "gpt2", "memory": "80GB", "B": 4},
+     "batch is what largest-batch answers: with batch=… leave out another key and solve for it: solve=memory"),
+    ("largest-batch", {"layers": 24, "memory": "80GB", "batch": 4},
+     "batch is what largest-batch answers: with batch=… leave out another key and solve for it: solve=layers"),
     ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
     ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: use one of parameters, tokens, "),
     ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
@@ -76,7 +82,7 @@ def test_a_utilization_above_one_names_the_formats_that_would_explain_it() -> No
     assert round(float(ask("mfu", **done, dtype="bf16").value), 3) == 0.988
     assert refusal("mfu", **done, dtype="fp32") == (
         "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 7.033e+13 FLOP/s in fp32, whose dense peak is 3.558e+13;"
-        " the products ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
+        " the matmuls ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
         " taken before the device had finished, or fewer FLOPs ran"
     )
 

@@ -59,6 +59,8 @@ def test_a_number_is_read_exactly(typed: str | float | Fraction, unit: str, valu
     ("3.35TB", "bytes/s", "x = '3.35TB' is an amount of memory: x is in bytes/s, write 3.35TB/s"),
     ("80GIB", "bytes", "x = '80GIB': unknown unit 'GIB'; did you mean GiB? x is in bytes, e.g. 80GB, 80GiB"),
     ("70GB", "days", "x = '70GB' is an amount of memory: x is in days, e.g. 30days, 12h, 5min, 3ms"),
+    ("80TB/s", "bytes", "x = '80TB/s' is a rate: give an amount of memory, e.g. 80GB"),
+    ("400Gbps", "bytes", "x = '400Gbps' is a rate: give an amount of memory, e.g. 80GB"),
     ("80G", "bytes", "x = '80G' can be read in several ways: write 80GB (powers of 1000), 80GiB (powers of 1024)"),
     ("80Gb/s", "bytes/s",
      "x = '80Gb/s' can be read in several ways: write 80GB/s (powers of 1000), 80GiB/s (powers of 1024) or 80Gbit/s (bits)"),

@@ -106,6 +106,6 @@ def test_what_is_no_decoder_is_divided_by_data_only() -> None:
     """And says why; its own tensors are cut all the same."""
     actual = read("vit-b")
 
-    assert actual.only_data == "it has no dimension V, as decoders have"
+    assert actual.only_data == "it has no dimension V (vocabulary size)"
     divided = account(actual, Layout(data=4, zero=3), state_of("bf16", "sgd")).fullest
     assert Fraction(derived("vit-b")["parameters"].value or 0, 4) <= divided.calculation["S"]

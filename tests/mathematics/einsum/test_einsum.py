@@ -279,11 +279,20 @@ def test_an_ellipsis_is_one_size_the_product_of_what_it_stands_for() -> None:
     ("text", "words", "message"),
     [
         ("b s", [], r"^cannot read the pattern 'b s': write operands, one arrow and the result, e\.g\. \"b s d, d f -> b s f\"$"),
-        ("b s d d -> b", [], r"^cannot read the pattern 'b s d d -> b': Indexing expression contains duplicate dimension \"d\"$"),
-        ("b (s -> b", [], r"^cannot read the pattern 'b \(s -> b': Imbalanced parentheses in expression: \"b \(s \"$"),
+        (
+            "b s d d -> b", [],
+            r"^cannot read the pattern 'b s d d -> b': d appears twice on one side: give each dimension its own name$",
+        ),
+        (
+            "b (s -> b", [],
+            r"^cannot read the pattern 'b \(s -> b': a parenthesis is not closed: write each \( with its \), as in \(h k\)$",
+        ),
         ("b 3 -> b", [], r"^the pattern 'b 3 -> b' has a number for a dimension: give it a name and its size, e\.g\. k=3$"),
         ("class b -> b", [], r"^the pattern 'class b -> b' has 'class' for a dimension, a word of Python: choose another name$"),
-        ("b -> b t, b", [], r"^cannot read the pattern 'b -> b t, b': Unknown character ','$"),
+        (
+            "b -> b t, b", [],
+            r"^cannot read the pattern 'b -> b t, b': ',' is not allowed: separate names by blanks, operands by commas left of the arrow$",
+        ),
         ("b s -> b t", [], r"^the pattern 'b s -> b t' both sums dimensions and makes new ones \(t\): do them one at a time$"),
         ("b, s -> b t", [], r"^the pattern 'b, s -> b t' has t in the result but in no operand: leave it out or add it to one$"),
         ("b (h k), k -> b", [], r"^the pattern 'b \(h k\), k -> b' merges dimensions of several operands: .*$"),

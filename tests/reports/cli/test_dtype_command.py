@@ -23,7 +23,7 @@ def test_the_limits_are_shown_with_their_steps() -> None:
     assert 0 == actual.exit_code
     for words in (
         "bf16: 16 bits, 1 sign, 8 exponent, 7 fraction; 2 bytes an element",
-        "(2 - 2**(-7))*2**127",
+        "(2 − 2⁻⁷)·2¹²⁷",
         "≈ 3.38953139e38",
         "= 0.0078125",
     ):

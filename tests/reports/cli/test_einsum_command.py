@@ -52,7 +52,7 @@ def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
         (["b s -> b", "--chek"], "napkin: cannot read '--chek': write a dimension as NAME=INTEGER, e.g. B=8"),
         (["b s -> b", "b=-3"], "napkin: b = -3 is not positive: sizes are integers from 1 to 2**63 - 1"),
         (["b s -> b", "z=3"], "napkin: the pattern 'b s -> b' has no dimension 'z': it has b, s"),
-        (["b \x1b[31m\n -> b"], "napkin: cannot read the pattern 'b \\x1b[31m\\n -> b': Unknown character"),
+        (["b \x1b[31m\n -> b"], "napkin: cannot read the pattern 'b \\x1b[31m\\n -> b': '\\x1b' is not allowed: "),
         (["b s -> b", "--check"], "napkin: a run needs every size: give b, s too, e.g. b=7"),
         (["b s -> b", "--dtype", "int4"], "napkin: int4 has elements smaller than a byte: choose a dtype of 8 bits or more"),
         (["b s -> b", "--reduce", "median"], "napkin: unknown reduction 'median': did you mean mean? (sum, mean, max, min, prod)"),

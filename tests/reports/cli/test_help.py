@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
@@ -68,6 +69,20 @@ def test_the_help_of_a_command_begins_with_a_sentence(name: str) -> None:
     first = (command.help or "").partition("\n\n")[0].strip()
     assert first[0].isupper()
     assert first.endswith((".", ":"))
+
+
+@pytest.mark.parametrize("width", [60, 90])
+@pytest.mark.parametrize("command", [
+    "roofline linear --gpu h100-sxm", "predict linear --gpu h100-sxm", "storage linear", "initialization cruncher",
+    "compare linear D=3", "bytes-per-parameter linear",
+])  # fmt: skip
+def test_a_size_stays_beside_its_name_in_a_narrow_terminal(command: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``h = 12`` is on one line; ``COLUMNS`` counts in a pipe too."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = output(*command.split())
+
+    assert max(map(len, text.splitlines())) <= width
+    assert re.findall(r"\b[A-Za-z]\n *= |\b[A-Za-z] =\n", text) == []
 
 
 @pytest.mark.parametrize("width", [60, 90])

@@ -65,7 +65,7 @@ def test_draws_of_one_seed_agree_and_of_another_differ() -> None:
         (["cruncher", "--draws", "2"], "30"),
         (["cruncher", "--seed", "2"], "--seed has no effect without --draws, which runs real modules: leave it out"),
         (["cruncher", "--draws", "30", "--seed", "4294967296"], "4294967296 is not in the range 0<=x<=4294967295"),
-        (["gpt2", "-d", "d=64", "-d", "h=12"], "divide"),
+        (["gpt2", "-d", "d=64", "-d", "h=12"], "choose d as a multiple of h, e.g. d = 60"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:

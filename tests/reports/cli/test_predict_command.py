@@ -98,7 +98,7 @@ BAD = {
     "tf32 on a CPU": (("calibrate", "--device", "cpu", "--tf32"), "napkin: --tf32 needs a CUDA device: leave it out on a CPU"),
     "a folder that cannot be": (
         ("calibrate", "--device", "cpu", "-o", "/proc/none/c.json"),
-        "napkin: cannot write a report to /proc/none: ",
+        "napkin: cannot write a report to /proc/none/c.json: there is no folder /proc/none",
     ),
     "no calibration": (
         ("predict", "two-layer", "--calibration", "/nowhere.json"),

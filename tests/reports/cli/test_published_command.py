@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
+import calc
 from reports import cli
 
 SMALL = ("gpt2", "B=2", "T=11", "L=3", "V=47", "C=13", "h=5", "d=35")
@@ -23,7 +24,7 @@ def test_a_table_shows_cells_and_the_reasons_of_their_differences() -> None:
     assert done.exit_code == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("Attention: mask"))
     assert row.split() == ["Attention:", "mask", "2·L·T·h·k", "2,310", "FLOP/token", "4,620", "−2,310"]
-    assert "Attention: mask: −2,310, −50.0\u00a0% of the exact count; the table counts half of both products" in done.stdout
+    assert "Attention: mask: −2,310, −50.0\u00a0% of the exact count; the table counts half of both matmuls" in done.stdout
     assert json.loads(run("kaplan-1", *SMALL, "--json").stdout)["rows"][2]["operation"] == "Attention: mask"
 
 
@@ -53,3 +54,10 @@ def test_what_has_no_table_is_refused(words: str) -> None:
     done = run(*words.split())
 
     assert (done.exit_code, done.stdout, done.stderr.splitlines()[-1]) == (2, "", f"napkin: {REFUSED[words]}")
+
+
+def test_a_model_without_the_dimensions_of_a_table_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its spec alone says so."""
+    monkeypatch.setattr(calc, "derive", lambda *_, **__: pytest.fail("work began before the refusal"))
+
+    assert run("kaplan-1", "linear").stderr.splitlines()[-1] == f"napkin: {REFUSED['kaplan-1 linear']}"

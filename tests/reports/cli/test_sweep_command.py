@@ -66,7 +66,7 @@ def test_gaps_are_empty_cells_and_one_line_of_talk(tmp_path: Path) -> None:
     actual, nothing = (_run(model, "-d", sizes, "-d", "d=6", "--quantity", "parameters") for sizes in ("h=2,4", "h=4,5"))
 
     assert (0, "h,d,parameters\n2,6,8\n4,6,\n") == (actual.exit_code, actual.stdout)
-    assert actual.stderr.splitlines()[-1] == "1 of 2 points have no value, the first at h = 4, d = 6: d is not divisible by h"
+    assert actual.stderr.splitlines()[-1] == "1 of 2 points has no value, the first at h = 4, d = 6: d is not divisible by h"
     assert (2, "h,d,parameters\n4,6,\n5,6,\n") == (nothing.exit_code, nothing.stdout)
 
 
@@ -119,7 +119,7 @@ REFUSED = {
     "both": (["gpt2", "--expr", "L"], "name a model, or give --expr: one of them"),
     "a billion points": (
         ["--expr", "a*b", "-d", "a=1:100000", "-d", "b=1:10000"],
-        "napkin: that are 1,000,000,000 points, more than 20,000,000: give fewer sizes, or --most 1000000000",
+        "napkin: 1,000,000,000 points, more than --most 20,000,000: give fewer sizes, or --most 1000000000",
     ),
     "twice": (["--expr", "a", "-d", "a=1", "-d", "a=2"], "napkin: a is given twice: give its sizes in one -d, as in -d B=1,2,4"),
     "no file": (["--expr", "a", "--from", "nowhere.csv"], "napkin: cannot read nowhere.csv: No such file or directory"),

@@ -162,9 +162,10 @@ def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
 
 REFUSED = {
     "gpt2 --mfu 1.5": "--mfu is a share of the peak: give at most 1",
+    "gpt2 --memory 80": "--memory '80' has no unit: write it as 80GB (10**9 bytes) or 80GiB (2**30)",
     "gpt2 --steps 0": "--steps = '0' must be more than 0",
     "gpt2 --gpu nothing": "unknown accelerator 'nothing'",
-    "gpt2 d=35,77 L=3": "k = d/h is not an integer at d = 35, h = 12: choose sizes that divide",
+    "gpt2 d=35,77 L=3": "k = d/h is not an integer at d = 35, h = 12: choose d as a multiple of h, e.g. d = 24",
     "linear --quantity speed": "no quantity 'speed': see napkin list quantities",
 }
 

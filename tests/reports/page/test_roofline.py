@@ -100,4 +100,4 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert 0 == made.exit_code, made.stderr
     assert (tmp_path / "roof.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert (2, "") == (refused.exit_code, refused.stdout)
-    assert refused.stderr.startswith("napkin: cannot write a report to /proc/none: ")
+    assert refused.stderr.startswith("napkin: cannot write a report to /proc/none/roof.html: there is no folder /proc/none")

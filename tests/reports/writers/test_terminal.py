@@ -156,7 +156,7 @@ def test_no_text_acts_on_a_terminal() -> None:
 
 
 def test_the_width_is_that_of_the_terminal_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while standard error goes to a file; COLUMNS overrides it."""
+    """Also while standard error goes to a file; COLUMNS overrides it, also in a pipe."""
     monkeypatch.delenv("COLUMNS", raising=False)
     controlling, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 61, 0, 0))
@@ -167,4 +167,6 @@ def test_the_width_is_that_of_the_terminal_written_to(monkeypatch: pytest.Monkey
     os.close(controlling)
 
     assert (own.is_terminal, own.width, overridden.width) == (True, 61, 53)
+    assert Terminal(file=io.StringIO()).width == 53
+    monkeypatch.delenv("COLUMNS")
     assert Terminal(file=io.StringIO()).width == PIPE_WIDTH
