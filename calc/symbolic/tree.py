@@ -97,7 +97,7 @@ def _shared_factors(monomials: Sequence[_Monomial | None], counts: Collection[st
             offset = None if second is None else _ratio(monomials[second], monomials[first])
             if second is not None and offset is not None:
                 by_name[name].setdefault(offset, []).append((first, second))
-    several = {name: {n: pairs for n, pairs in found.items() if len(pairs) >= _SEVERAL} for name, found in by_name.items()}
+    several = {name: {n: pairs for n, pairs in offsets.items() if len(pairs) >= _SEVERAL} for name, offsets in by_name.items()}
     best = max(several, key=lambda name: sum(map(len, several[name].values())))
     return best, several[best]
 
