@@ -183,7 +183,7 @@ def test_a_rotation_is_turned_back() -> None:
     actual = shown("llama3-8b")
     lines = [e.equation.right for n, e in actual.items() if n.startswith("gradient model.layers.0.self_attn.H") and "cos" not in n]
 
-    assert any(" − " in line and "model.H" in line for line in lines)
+    assert any(" − " in line and "model.sin" in line for line in lines)
 
 
 def test_layers_that_are_alike_are_shown_once() -> None:
