@@ -17,11 +17,11 @@ def in_words(optimizer: str, keys: Sequence[str]) -> str:
     updates = {key: update(optimizer, key) for key in keys}
     if not all(updates.values()):
         return ""
-    equations = {key: text for key, text in updates.items() if "←" in text}
-    numbers = [f"{key} is {text}" for key, text in updates.items() if key not in equations]
     by_place: dict[str, list[str]] = {}
-    for key, text in equations.items():
-        by_place.setdefault(_table()[key].get("of", _EACH), []).append(f"{text} ({key})")
+    for key, text in updates.items():
+        place = _table()[key].get("of", _EACH)
+        by_place.setdefault(place, []).append(f"{text} ({key})" if place else f"{key} is {text}")
+    numbers = by_place.pop("", [])
     parts = [f"{' and '.join(texts)} for {place}" for place, texts in by_place.items()]
     return "; ".join([*([f"{_who(optimizer)} updates {', '.join(parts)}"] if parts else []), *numbers, _BYTES])
 
