@@ -16,7 +16,7 @@ Importing this package imports neither torch nor SymPy: each function imports wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from calc.dimensions import Dim as Dim
 from calc.errors import BadInputError
 from calc.errors import NapkinError as NapkinError
 from calc.platform import arguments
+from calc.platform.progress import Progress
 from calc.spec import Spec as Spec
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Dim", "NapkinError", "Progress", "Spec", "ask", "check", "derive", "gradients", "load", "sweep", "trace"]
 
-Progress = Callable[[str], None]
 _SPEC = "a spec, e.g. calc.load('gpt2')"
 _NAME_OF_MODEL = "the name of a model, e.g. 'gpt2' or 'my_model.py:spec'"
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from calc.errors import NapkinError, TraceError
 from calc.options import Options
+from calc.platform.progress import Progress
 from calc.spec import Spec
 
 T = TypeVar("T")
@@ -153,7 +154,6 @@ class TracePlan:
 
 
 Refinement = Callable[[TracePlan, Refusal], "TracePlan | Refusal | None"]
-Progress = Callable[[str], None]
 
 
 def outcome_of(attempt: Callable[[], T | Refusal]) -> T | Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,10 +16,9 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived, derived
 from calc.mathematics.autodiff.numeric import needed
 from calc.options import Options
+from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.symbolic.assignments import TYPED, sizes_text
-
-Progress = Callable[[str], None]
 
 # Depths in a derivation of gradients are plain numbers; two layers show what repeats.
 _LAYERS = 2

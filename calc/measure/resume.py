@@ -24,12 +24,12 @@ from calc.measure.free_memory import require_free_memory
 from calc.measure.kinds import tensors_in
 from calc.measure.training import SEED, Training, blame, training
 from calc.options import Options
+from calc.platform.progress import Progress
 from calc.spec import Spec
 
 STEM = "checkpoint"
 _GENERATOR = "random generator of "
 Change = Callable[[dict[str, Any]], None]
-Progress = Callable[[str], None]
 Schedule = tuple[str, Mapping[str, Any]]  # a class of torch.optim.lr_scheduler, and its arguments without the optimizer
 
 

@@ -7,7 +7,7 @@ other: none keeps a tensor alive, and what one computes for its count (a referen
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -25,10 +25,9 @@ from calc.measure.state import measure_checkpoint
 from calc.measure.steps import two_steps
 from calc.measure.training import SEED, training
 from calc.options import Options
+from calc.platform.progress import Progress
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
-
-Progress = Callable[[str], None]
 
 RECOMPUTE = "flops.backward.recompute"
 

@@ -18,12 +18,11 @@ from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
 from calc.memory.progress import GENERATORS, ITERATION, Scheduler, pickled, scheduler
 from calc.options import Options
 from calc.pipeline.verdict import NOT_MEASURED, Verdict, judged
+from calc.platform.progress import Progress
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.measure.resume import CheckpointFiles, Resumption  # which imports torch
-
-Progress = Callable[[str], None]
 
 
 PICKLE = "its pickle: names, numbers, one learning rate per group of parameters; an integer takes 2 to 5 bytes by its size"

@@ -6,7 +6,7 @@ the run and never adjusted. Importing this module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ from calc.errors import MeasurementError
 from calc.memory.checkpointing import largest
 from calc.options import Options
 from calc.pipeline.pipeline import derive, timeline
+from calc.platform.progress import Progress
 
 if TYPE_CHECKING:
     from calc.measure.cuda_memory import CudaMemory, Fits
 
-Progress = Callable[[str], None]
 
 # Threads that call cuBLAS in a training step, each with its own workspace: the main thread and autograd's device thread.
 CALLERS = 2

@@ -7,7 +7,7 @@ by name. Importing this module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from calc.memory.caches import Layers, layers_of
 from calc.options import Options
 from calc.pipeline.pipeline import derive, trace
 from calc.pipeline.verdict import EXACT, Verdict, judged
+from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
 from calc.symbolic.assignments import TYPED, sizes_text
@@ -31,8 +32,6 @@ from calc.symbolic.exact import evaluate_text
 
 if TYPE_CHECKING:
     from calc.measure.cache import CacheElements
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from calc.performance.records import KIND as KIND
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import step_operators
 from calc.pipeline.pipeline import derive
+from calc.platform.progress import Progress
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.measure.cuda_memory import Fits
     from calc.measure.training import Training
 
-Progress = Callable[[str], None]
 Sizes = Mapping[str, int]
 
 

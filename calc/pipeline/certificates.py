@@ -6,7 +6,7 @@ graph is stored without its spec.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from calc.graph.specialization import degenerate
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.graph.trip_counts import fewest
 from calc.pipeline.ahead import Ahead
+from calc.platform.progress import Progress
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
@@ -23,7 +24,6 @@ from calc.symbolic.assignments import PLAIN, sizes_text
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
 
-Progress = Callable[[str], None]
 _At = tuple[str, tuple[tuple[str, int], ...], bool]
 
 

@@ -23,6 +23,7 @@ from calc.pipeline.depth import Attempts, in_patterns
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed, foreseen, multiples_needed
 from calc.platform.garbage import rarely_searched
+from calc.platform.progress import Progress
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from calc.derive.live_bytes import Timeline
     from calc.derive.other_sizes import TracedGraph
 
-Progress = Callable[[str], None]
 _Analysed = tuple[Graph, "Analysis | None"]
 
 

@@ -7,7 +7,7 @@ Imports torch, the vocabulary, ``platform``, ``experiment``, ``symbolic`` and ``
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +20,11 @@ from calc.graph.basis import basis_of
 from calc.graph.plan import Near, Refusal, TracePlan
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
+from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.trace.hints import HintRules, hints, next_composite
 from calc.trace.step import StepSizes, trace_step
 from calc.trace.tracer import TracedRuns, Tracer, bounded_by, no_closed_form, sides
-
-Progress = Callable[[str], None]
 
 # Larger sizes are not certified at themselves: evaluating what depends on sizes and constants alone would take too long.
 _MOST_EVALUATED = 2**18

@@ -7,7 +7,7 @@ import itertools
 import platform
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from calc.graph.exchanges import EXCHANGES
 from calc.graph.plan import Inferred, Refusal, TracePlan, TripCount, outcome_of
 from calc.graph.step import Assumption, Graph, StepTrace, TracedDim
 from calc.options import Options
+from calc.platform.progress import Progress
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
@@ -26,7 +27,6 @@ from calc.trace import guards
 from calc.trace.hints import HintRules, hints
 from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
 
-Progress = Callable[[str], None]
 TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
 
 # Each trip count doubles the number of traces.

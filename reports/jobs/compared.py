@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calc.derive.compare import Comparison, document
 from calc.derive.compare import compare as compare_derivations
 from calc.errors import BadInputError
+from calc.platform.progress import Progress
 from calc.symbolic.assignments import is_assignment, read_assignments
 from reports.jobs import job
 from reports.jobs.report import carried
@@ -20,7 +21,6 @@ from reports.writers import html, markdown
 from reports.writers.render import Look
 
 LOOK = Look("comparison.j2")
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

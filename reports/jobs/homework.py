@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,6 +11,7 @@ from calc.capacity.questions.values import device_memory, read
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
+from calc.platform.progress import Progress
 from calc.symbolic.assignments import TYPED, read_assignments, sizes_text
 from reports.jobs import job
 from reports.jobs.report import carried
@@ -23,7 +24,6 @@ from reports.writers.render import Look
 
 LOOK = Look("exercises.j2")
 SHEETS = ("exercises", "solutions")
-Progress = Callable[[str], None]
 Made = tuple[tuple[Derivation, ...], tuple[Exercise, ...], Inputs]
 
 

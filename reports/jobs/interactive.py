@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from calc.errors import NapkinError
@@ -10,6 +10,7 @@ from calc.hardware.accelerators import available
 from calc.memory.peak_levers import changes
 from calc.options import Options
 from calc.pipeline.precomputed import Stored, form_of, forms_elsewhere
+from calc.platform.progress import Progress
 from reports.jobs.request import Request
 from reports.page.inputs import INTERACTIVE, embedded
 from reports.page.parts import chapter_anchor
@@ -18,7 +19,6 @@ from reports.page.what_if import WhatIf, flags, page_of
 from reports.writers import html
 from reports.writers.render import PLAIN, Look
 
-Progress = Callable[[str], None]
 FILE = "report.interactive.html"
 _BESIDE = "The same step as in the report beside this page; every number is evaluated here, exactly, from the closed forms derived there."
 

@@ -15,6 +15,7 @@ import calc
 from calc.derive.quantities import QUANTITIES, absent
 from calc.errors import BadInputError, NapkinError, RefusedOperatorError, SpecError
 from calc.platform import files
+from calc.platform.progress import Progress
 from reports.jobs.request import Request as Request
 from reports.jobs.request import json_text as json_text
 from reports.jobs.request import sizes_from as sizes_from
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from calc.performance.measuring import Measured, MeasuringOptions
     from calc.spec import Spec
     from reports.page.equations import ModelSection
-
-Progress = Callable[[str], None]
 
 
 def load(model: str, progress: Progress) -> Spec:

@@ -20,6 +20,7 @@ from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import levers_document, zero_document, zero_stages
 from calc.options import Options
 from calc.performance.records import Evidence, evidence_for, recorded
+from calc.platform.progress import Progress
 from reports.figures.drawn import UNNAMED
 from reports.figures.shapes import Figure
 from reports.jobs import job
@@ -36,7 +37,6 @@ from reports.page.static_sizes import static_sizes_document
 from reports.writers import html, markdown, tex
 from reports.writers.render import PLAIN, Look
 
-Progress = Callable[[str], None]
 _CHOSEN = "only chosen quantities are shown"
 _HOMEWORK = "homework.j2"
 _HOMEWORK_QUANTITIES = (*ASSIGNMENT, "flops.backward.matmul", "flops.step.total")

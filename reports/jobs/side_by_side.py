@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import calc
 from calc.derive.quantities import QUANTITIES
 from calc.derive.side_by_side import USUAL, SideBySide, document, side_by_side
 from calc.errors import BadInputError
+from calc.platform.progress import Progress
 from calc.symbolic.assignments import read_assignments
 from reports.jobs import job
 from reports.jobs.compared import with_changes, words_of
@@ -23,7 +24,6 @@ from reports.writers.render import Look
 
 LOOK = Look("side-by-side.j2")
 MOST = 24
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from calc.hardware.accelerators import catalogue
 from calc.models.catalogue import CATALOGUE
 from calc.options import Options
 from calc.pipeline.precomputed import Stored, names, stored, why_not
+from calc.platform.progress import Progress
 from reports.jobs.job import write_all
 from reports.page.build import today
 from reports.page.inputs import SITE, Inputs
@@ -23,7 +24,6 @@ from reports.typeset import numbers
 from reports.typeset.wording import sizes_text
 from reports.writers import html
 
-Progress = Callable[[str], None]
 HOME, QUESTIONS = "index.html", "questions.html"
 _SHOWN = ("parameters", "memory.peak", "flops.step.total")
 

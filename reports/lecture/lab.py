@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from calc.derive.result import Derivation
@@ -14,14 +14,13 @@ from calc.models.load import load
 from calc.options import made
 from calc.pipeline.check import Report, check
 from calc.pipeline.pipeline import derive
+from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.symbolic.expression import Expression, Number
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import TextWriter
 from reports.lecture.runs import own_spec
 from reports.typeset.plain import SUPERSCRIPTS
-
-Progress = Callable[[str], None]
 
 
 class _InSentence(TextWriter):
@@ -34,7 +33,6 @@ class _InSentence(TextWriter):
 def in_sentence(text: object) -> str:
     """An expression as the sentences of the lecture write it."""
     return _InSentence("·").written(parse(str(text)))[0]
-
 
 
 class Lab:

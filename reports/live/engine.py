@@ -13,7 +13,7 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calc.errors import BadInputError
+from calc.platform.progress import Progress
 from calc.symbolic.assignments import read_assignments
 from reports.jobs.request import PAIRS
 from reports.live import units
@@ -31,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
 # Cost of a statement in operations: stored closed forms are evaluated, other models are traced.
 _EVALUATED, _TRACED = 500, 10_000
 _KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
-Progress = Callable[[str], None]
 
 
 class Named(Protocol):

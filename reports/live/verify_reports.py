@@ -11,12 +11,13 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
 from calc.platform import files
+from calc.platform.progress import Progress
 from calc.symbolic.search import last
 from reports.page.inputs import (
     FORMATS,
@@ -32,7 +33,6 @@ from reports.page.inputs import (
     without_versions,
 )
 
-Progress = Callable[[str], None]
 _FILE = files.Kind(50_000_000)
 _MOST_DIFFERENCES = 10_000
 _AHEAD = 20  # lines searched for an inserted or deleted line

@@ -3,8 +3,6 @@ activation checkpointing and inference."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from calc.derive.cuda_allocator import NOT_MEASURED
 from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
@@ -13,6 +11,7 @@ from calc.memory.checkpointing import CHOICES, CheckpointingChoice, Checkpointin
 from calc.memory.formulas import SAVING_INTERVAL
 from calc.memory.inference import Inference
 from calc.memory.memory_summary import ALL, LARGE, METRICS, SMALL, STEPS, MemorySummary
+from calc.platform.progress import Progress
 from calc.symbolic.assignments import TYPED
 from calc.symbolic.assignments import sizes_text as typed_sizes
 from calc.symbolic.readable import readable
@@ -170,9 +169,6 @@ def show_inference(inference: Inference, out: Terminal) -> None:
 
 
 # -- napkin checkpointing ---------------------------------------------------------------------------------------------
-
-
-Progress = Callable[[str], None]
 
 
 def compare_choices(request: job.Request, limit: int | None, progress: Progress) -> CheckpointingComparison:

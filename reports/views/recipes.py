@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from calc.errors import BadInputError
 from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
 from calc.memory.per_parameter import TERMS, PerParameter, Recipes, gathered, precisions
 from calc.pipeline.verdict import Verdict
+from calc.platform.progress import Progress
 from reports.jobs import job
 from reports.typeset.numbers import fraction, integer
 from reports.typeset.plain import plain_text
 from reports.typeset.wording import sizes_text
 from reports.writers.terminal import Head, Terminal, bold, dim, right
 
-Progress = Callable[[str], None]
 _HEADS = {"parameters.bytes": "Weights", "master_weights.bytes": "Copies", "gradients.bytes": "Gradients", "optimizer_state.bytes": "State"}
 
 

@@ -17,6 +17,7 @@ from calc.dimensions import Dim, evaluate
 from calc.errors import BadInputError, NapkinError
 from calc.graph.folds import named_quotient
 from calc.options import MASTER
+from calc.platform.progress import Progress
 from calc.symbolic.assignments import sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Name, rewritten
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from calc.graph.guards import TracedDim
     from calc.spec import Spec
 
-Progress = Callable[[str], None]
 
 _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 _FORWARD = ((1, "flops.forward.matmul"),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,12 @@ from calc.capacity.questions.question import Equation, Question, QuestionChoice,
 from calc.capacity.questions.solving import value_of
 from calc.errors import BadInputError, UnknownQuantityError
 from calc.hardware.accelerators import DEFAULT_DTYPE
+from calc.platform.progress import Progress
 from calc.symbolic.parser import free_names
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
 
-Progress = Callable[[str], None]
 OPTIONS = ("precision", "optimizer")  # choices that set options of the traced step
 FORMAT = "weights"  # the choice that sets the format of the weights in inference
 SIZES = ("B", "T", "L", "d", "h", "V")

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from calc.platform.progress import Progress
+
 if TYPE_CHECKING:
     from calc.derive.result import Derivation
     from calc.graph.step import Graph
 
-Progress = Callable[[str], None]
 _LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default")
 
 

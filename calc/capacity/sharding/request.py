@@ -6,7 +6,7 @@ Keys that belong to no layout, machine or recipe are sizes of the model, by vari
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -30,8 +30,8 @@ from calc.capacity.sharding.state import State, state_of
 from calc.capacity.sharding.table import Limits, SearchProblem
 from calc.capacity.sharding.timing import Machine, machine_of
 from calc.errors import BadInputError, needs
+from calc.platform.progress import Progress
 
-Progress = Callable[[str], None]
 Words = Mapping[str, str]
 
 _COUNTS = ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro", "batch", "zero", "rank")
