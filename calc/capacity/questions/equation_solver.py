@@ -11,12 +11,13 @@ from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, 
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
 from calc.capacity.questions.given import example, sort
-from calc.capacity.questions.problem import Problem, Progress
+from calc.capacity.questions.problem import Problem
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question
 from calc.capacity.questions.solving import Crossing, System, divisors, same, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError, needs
+from calc.platform.progress import Progress
 from calc.symbolic.arithmetic import tidy
 from calc.symbolic.assignments import read_assignments
 from calc.symbolic.exact import holds
