@@ -16,7 +16,7 @@ _FEW = 8  # names that a suggestion lists
 # What frameworks call a name, for a name whose letters are close to a wrong one: "gpu" is closer to "cpu" than to "cuda".
 _SYNONYMS = {
     "gpu": "cuda", "nvidia": "cuda", "float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
-    "training": "train", "evaluation": "eval", "inference": "infer", "eager": "math", "sdpa": "fused", "flash": "fused",
+    "training": "train", "evaluation": "eval", "inference": "infer",
 }  # fmt: skip
 _LINE = re.compile(r"\S+\.py:\d+")
 

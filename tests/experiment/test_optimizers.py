@@ -95,9 +95,9 @@ def test_every_name_is_listed_once_with_its_class_defaults_and_state() -> None:
     assert [*OPTIMIZERS, *REFUSED] == list(rows)
     assert rows["nesterov"][1:] == (
         "SGD(lr=0.001, momentum=0.9, dampening=0, weight_decay=0, nesterov=True); also foreach and fused",
-        "s*n bytes",
+        "s·n bytes",
     )
-    assert rows["adafactor"][2] == "s*(n/c + n/r) + 4 bytes, s*n + 4 where it has fewer than two dimensions"
+    assert rows["adafactor"][2] == "s·(n/c + n/r) + 4 bytes, s·n + 4 where it has fewer than two dimensions"
     assert rows["lbfgs"][1].startswith("refused: it repeats forward and backward up to 20 times a step")
 
 

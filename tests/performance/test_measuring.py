@@ -137,7 +137,7 @@ def test_a_device_without_stated_workspaces_is_not_predicted() -> None:
 @pytest.mark.usefixtures("device")
 def test_the_command_writes_what_it_shows(tmp_path: Path) -> None:
     """With -o the JSON as a file, and a table on standard output; torch's default on a device is foreach."""
-    file = tmp_path / "new" / "mlp.json"
+    file = tmp_path / "mlp.json"
     shown = CliRunner().invoke(cli.napkin, ["measure", "mlp", "-d", "B=7", "--device", "cuda", *SHORT, "-o", str(file)])
     made = json.loads(file.read_text())
 

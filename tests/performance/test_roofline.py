@@ -77,7 +77,7 @@ def test_a_rate_that_is_not_published_is_refused() -> None:
     """A V100 multiplies no bf16; an integer product has no rate here."""
     with pytest.raises(BadInputError, match=r"^NVIDIA V100 .* has no published rate in 'bf16'"):
         roofline([_work(1, 1, dtype="bfloat16")], RooflineCeiling(accelerator("v100-sxm2-32")))
-    with pytest.raises(BadInputError, match=r"^no rate is known for products of no tensors \(aten\.mm\.default\): name one with --dtype$"):
+    with pytest.raises(BadInputError, match=r"^no rate is known for matmuls of no tensors \(aten\.mm\.default\): name one with --dtype$"):
         roofline([_work(1, 1, dtype="int8")], AT_10)
 
 

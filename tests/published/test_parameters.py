@@ -183,7 +183,7 @@ def compute(N: int | str, tokens: int, **sizes: int) -> int:
 @reproduces(*(f"gpt3-{size}-train-flops" for size in GPT3))
 def test_compute_of_gpt3(row: str) -> None:
     """300 billion tokens, with the parameters of the model rather than the printed ones."""
-    flops = compute(of("gpt2")["parameters"].at(**GPT3[row.split("-")[1]]), 300 * BILLION)
+    flops = compute(int(of("gpt2")["parameters"].at(**GPT3[row.split("-")[1]])), 300 * BILLION)
 
     assert_reproduced(row, {"train_flops": flops, "pf_days": Fraction(flops, PFLOPS_DAY)})
 

@@ -83,12 +83,12 @@ def _meant(typed: ParsedValue) -> str:
 
 
 def _text(name: str, typed: int | float | Fraction) -> str:
-    """A float counts as its shortest decimal text: 0.1 is exactly one tenth."""
+    """A float counts as its shortest decimal text: 0.1 is exactly one tenth. A value with a unit of its own counts as its digits."""
     if isinstance(typed, bool) or not isinstance(typed, int | float | Fraction):
         raise BadInputError(f"{name} = {_clip(typed)} is not a number")
     if isinstance(typed, int) and typed.bit_length() > 4 * _LONGEST // 2:
         raise BadInputError(f"{name} has too many digits: numbers are {_RANGE}")
-    return str(typed)
+    return str(int(typed)) if isinstance(typed, int) else str(typed)
 
 
 def _read(name: str, text: str, unit: str) -> ParsedValue:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from calc.capacity.questions.values import read
 from calc.errors import BadInputError
+from calc.units import QuantityValue, Unit
 
 
 @pytest.mark.parametrize(("typed", "unit", "value"), [
@@ -71,6 +72,11 @@ def test_what_makes_no_sense_is_refused(typed: str | float, unit: str, said: str
         read("x", typed, unit)
 
     assert said == str(caught.value)
+
+
+def test_a_value_of_a_derivation_is_a_number() -> None:
+    """Whatever it counts: ``ask("flops", parameters=result["parameters"].value)``."""
+    assert read("x", QuantityValue(1234, Unit.ELEMENT), "parameters").value == 1234
 
 
 def test_half_a_device_is_refused() -> None:

@@ -166,7 +166,7 @@ def test_every_optimizer_has_equations_or_a_reason() -> None:
     ("name", "values", "kind", "message"),
     [
         ("lion", {}, BadInputError, r"^unknown optimizer 'lion': use one of sgd, .*, muon$"),
-        ("muon", {}, BadInputError, r"^muon orthogonalizes whole matrices by five rounds of products: .*$"),
+        ("muon", {}, BadInputError, r"^muon orthogonalizes whole matrices by five rounds of matmuls: .*$"),
         ("lbfgs", {}, BadInputError, r"^optimizer 'lbfgs' is refused: .*$"),
         ("adam", {"x": 1.0}, BadInputError, r"^adam has no hyperparameter 'x': it has lr, beta1, beta2, eps, wd$"),
         ("adam", {"beta1": 1.0}, MeasurementError, r"^torch's Adam refuses \{.*\}: Invalid beta parameter at index 0: 1\.0$"),

@@ -51,6 +51,7 @@ def run(*words: str) -> Result:
         ("derive gpt2 --precision half", "unknown precision 'half': use one of fp32, bf16-autocast, fp16-autocast, bf16, bf16-master"),
         ("compare gpt2 T=512 -o FILE", "cannot write a report to FILE: FILE is a file; -o names a folder"),
         ("compare gpt2 T=512 --explain memory.peek", "no quantity 'memory.peek': see napkin list quantities; did you mean memory.peak?"),
+        ("compare mlp f=7 --quantity memory.peek", "no quantity 'memory.peek': see napkin list quantities; did you mean memory.peak?"),
         ("train-demo -o FILE", "cannot write a report to FILE: FILE is a file; -o names a folder"),
         ("checkpointing gpt2.py:spec", "no file gpt2.py: give the path of the Python file that holds the spec"),
         ("storage mlp B=0", "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
