@@ -83,7 +83,7 @@ function showAnswer(question) {
 function showQuestion(question, place) {
   const fields = question.inputs.map(([symbol, key, unit, meaning, text]) =>
     field(fieldId(question, symbol), [make("i", {}, symbol), ` ${meaning === key ? key : `${key}: ${meaning}`}`], unit === "share" ? "a share, or in %" : unit === "1" || unit === meaning ? "" : unit, text, ""));
-  const fixed = question.fixed.length ? [make("p", { class: "note" }, `At ${question.fixed.map((pair) => pair.join(" = ")).join(", ")}; the command takes others.`)] : [];
+  const fixed = question.fixed.length ? [make("p", { class: "note" }, `Fixed on this page: ${question.fixed.map((pair) => pair.join(" = ")).join(", ")}. The command napkin ask takes other values.`)] : [];
   const notes = [...question.notes, ...(question.source ? [question.source] : [])].map((words) => make("p", { class: "note" }, words));
   const form = make("form", { class: "fields", "aria-label": question.name }, ...fields);
   place.append(form, ...fixed, make("div", { id: `${question.name}-answer` }), ...notes);
