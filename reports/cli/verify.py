@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from reports.live.engine import FailedStatement
     from reports.live.verify_documents import JudgedClaim
     from reports.live.verify_reports import Regenerated
+    from reports.page.inputs import Inputs
 
     Rewriting = tuple[Output, int]
     """A document with the right numbers, and how many of them it had wrong."""
 
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 _FORMATS = ("text", "github", "json")
 _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> after a number, or leave the file out"
 
@@ -28,7 +32,7 @@ _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRES
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--fix", "fix", is_flag=True, help="Rewrite wrong digits of a live document in place; units and inequalities are left to you."
+    "--fix", "fix", is_flag=True, help="Rewrite wrong digits of a live document in place; units, bounds and words are left to you."
 )
 @click.option("--diff", "diff", is_flag=True, help="Show what --fix would change in a live document, and change nothing.")
 @click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Format of messages: text, github or json.")
@@ -45,6 +49,7 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed as
     edited or drifted; date, versions and machine are shown, but not verified. Any other .md is a live document: blocks define
     models and names, as ```napkin or as comments, <!--napkin ... -->; <!--= EXPRESSION --> after a number is what it must equal.
+    Signs and words before the number, such as "<", "at least" and "about", are bounds.
     Exit 1 if something does not hold or cannot be verified, 2 if nothing in a file can be.
     """
     if form not in _FORMATS:
@@ -54,9 +59,12 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     from reports.live.verify_reports import Regenerated
     from reports.page.inputs import FORMATS
 
+    read = _each([Path(file) for file in files], lambda file: _read(file, how["fix"]))
+    _require_document(read, "--fix" if how["fix"] else "--diff" if how["diff"] else "")
     rewritten: dict[Path, Rewriting] = {}
-    regenerated = Regenerated(frozenset(FORMATS) & {Path(file).suffix for file in files})
-    outcomes = [_one(Path(file), form, regenerated, rewritten=rewritten, **how) for file in files]
+    regenerated = Regenerated(frozenset(FORMATS) & {file.path.suffix for file in read})
+    note = "no file is rewritten, since not all can be verified" if how["fix"] else ""
+    outcomes = _each(read, lambda file: _one(file, form, regenerated, rewritten=rewritten, **how), note)
     _put_in_place(rewritten)  # once every file is judged
     if form == "json":
         from reports.jobs.job import json_text
@@ -65,28 +73,83 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     return SUCCESS if all(ok for ok, _ in outcomes) else FAILED
 
 
-def _one(
-    file: Path, form: str, regenerated: Regenerated, sources: Sequence[str], templates: str | None, **how: Any
-) -> tuple[bool, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that can be verified. ``inputs``: those of a report, ``None`` for a live document."""
+
+    path: Path
+    text: str
+    inputs: Inputs | None
+
+
+def _each(files: Sequence[Given], act: Callable[[Given], Result], note: str = "") -> list[Result]:
+    """What ``act`` returns for each file. Raises ``BadInputError`` once all were tried; each refusal is a line of its own, after the
+    ``note`` to those who read the results of other files."""
+    results: list[Result] = []
+    refusals: list[BadInputError] = []
+    for file in files:
+        try:
+            results.append(act(file))
+        except BadInputError as error:
+            refusals.append(error)
+    if refusals and results and note:
+        click.echo(f"napkin: {note}", err=True)
+    _refuse(refusals)
+    return results
+
+
+def _refuse(refusals: Sequence[BadInputError]) -> None:
+    """Raise the last refusal, once those before it are on standard error."""
+    from reports.typeset.escape import brief
+
+    for error in refusals[:-1]:
+        click.echo(f"napkin: {brief(str(error))}", err=True)
+    if refusals:
+        raise refusals[-1]
+
+
+def _read(file: Path, fix: bool) -> _File:
+    """A file with its text. Raises ``BadInputError`` if it cannot be verified, or not be rewritten where ``fix`` would do that."""
+    from calc.platform import files
     from reports.live import verify_reports
 
     text = verify_reports.read_text(file)
     inputs = verify_reports.inputs_of(file, text)
-    if inputs is not None:
-        say_idle(file, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
-        if not inputs.templates:
-            say_idle(file, "made by no templates of your own", "templates")
-        return _report(file, text, inputs, sources, templates, form, regenerated)
-    if file.suffix != ".md":
+    if inputs is None and file.suffix != ".md":
         raise BadInputError(f"{file.name} carries no inputs from which Napkin could make it again, so nothing in it can be verified")
-    say_idle(file, "a live document", "templates")
-    return _document(file, text, sources, form, **how)
+    if inputs is None and fix:
+        files.judge(file)
+    return _File(file, text, inputs)
+
+
+def _require_document(read: Sequence[_File], option: str) -> None:
+    """Refuse an option that is for live documents, such as ``--fix``, where every file is a report."""
+    if option and all(file.inputs is not None for file in read):
+        _refuse([_is_report(file, option) for file in read])
+
+
+def _is_report(file: _File, option: str) -> BadInputError:
+    has_commands = "Commands" in file.text or '"commands"' in file.text
+    how = " with the command in its section Commands" if has_commands else ""
+    return BadInputError(f"{file.path.name} was written by Napkin: {option} is for live documents; make it again{how}")
+
+
+def _one(
+    file: _File, form: str, regenerated: Regenerated, sources: Sequence[str], templates: str | None, **how: Any
+) -> tuple[bool, dict[str, Any]]:
+    if file.inputs is None:
+        say_idle(file.path, "a live document", "templates")
+        return _document(file.path, file.text, sources, form, **how)
+    say_idle(file.path, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
+    if not file.inputs.templates:
+        say_idle(file.path, "made by no templates of your own", "templates")
+    return _report(file.path, file.text, file.inputs, sources, templates, form, regenerated)
 
 
 def _report(
     file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str, regenerated: Regenerated
 ) -> tuple[bool, dict[str, Any]]:
-    from reports.live.verify_reports import summary, verify
+    from reports.live.verify_reports import shown, summary, verify
 
     own = None if templates is None else Path(templates)
     with talk() as say:
@@ -102,14 +165,17 @@ def _report(
             _say(f"{file}: verified: made again from its inputs, every character is the same")
             _say(f"{file}: noted, not verified: {outcome.noted}")
     elif form == "github":
-        for each in outcome.differences[:20]:
-            _annotate(file, each.line, each.column, f"says {each.says!r}, right is {each.right!r}")
+        for each in shown(outcome)[:20]:
+            _annotate(file, each.line, each.column, str(each))
         if outcome.because:
             _annotate(file, 1, 1, f"not verified: {outcome.because}")
         if outcome.ok:
             click.echo(f"::notice file={_property(str(file))}::noted, not verified: {_message(outcome.noted)}")
     verdict = "verified" if outcome.ok else "not verified" if outcome.because else "differs"
-    places = [{"line": d.line, "column": d.column, "says": d.says, "right": d.right} for d in outcome.differences]
+    places = [
+        {"line": d.line, "column": d.column, "says": d.says, "right": d.right} | ({"missing_lines": d.missing} if d.missing else {})
+        for d in outcome.differences
+    ]
     body = {"kind": "report", "verdict": verdict, "because": outcome.because or None, "differences": places, "notes": list(outcome.notes)}
     return outcome.ok, {"file": str(file), **body, "noted": outcome.noted}
 
@@ -126,16 +192,14 @@ def _document(
     no_cache: bool,
     rewritten: dict[Path, Rewriting],
 ) -> tuple[bool, dict[str, Any]]:
-    from calc.platform import files
     from reports.live.verify_documents import unmarked as unmarked_in
 
-    if fix:
-        files.judge(file)
     document, failed, findings = _judged(file, text, sources, no_cache)
     bare = list(unmarked_in(document)) if unmarked else []
     few = len(findings) < require_claims
     _tell_failed(file, form, failed)
-    _tell(file, form, findings, bare, fix, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
+    few_said = f"{len(findings)} claims where at least {require_claims} are required" if few else ""
+    _tell(file, form, findings, bare, fix, few_said, len(failed))
     if diff or fix:
         new = _rewrite(file, text, document, findings, diff)
         if new is not None:
@@ -201,7 +265,9 @@ def _tell_failed(file: Path, form: str, failed: Sequence[FailedStatement]) -> No
             _say(f"{file}:{each.line}:{each.column}: statement not run: {each.message}")
 
 
-def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence[tuple[int, int, str]], fix: bool, few: str) -> None:
+def _tell(
+    file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence[tuple[int, int, str]], fix: bool, few: str, failed: int
+) -> None:
     places = [(f.claim.line, f.claim.column, f"{f.message}{_repaired(f) if fix else ''}") for f in findings if not f.holds]
     if form == "github":
         for line, column, message in places:
@@ -219,7 +285,8 @@ def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence
     if few:
         _say(f"{file}: {few}")
     repaired = sum(bool(f.right) for f in findings) if fix else 0
-    _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold{_left(repaired, len(places) - repaired) if fix else ''}")
+    left = _left(repaired, len(places) - repaired) if fix else ""
+    _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold{left}{_not_run(failed)}")
 
 
 def _repaired(finding: JudgedClaim) -> str:
@@ -230,6 +297,11 @@ def _repaired(finding: JudgedClaim) -> str:
 def _left(repaired: int, unrepaired: int) -> str:
     """What ``--fix`` repaired and what remains; empty where every claim held."""
     return f", {repaired} rewritten, {unrepaired} left to repair by hand" if repaired or unrepaired else ""
+
+
+def _not_run(failed: int) -> str:
+    """How many statements did not run; empty if all did."""
+    return f"; {failed} statement{'s' if failed != 1 else ''} did not run" if failed else ""
 
 
 def _rewrite(file: Path, text: str, document: LiveDocument, findings: Sequence[JudgedClaim], diff: bool) -> Rewriting | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from calc.errors import BadInputError
+from reports.live.unread_numbers import UnreadNumberError
 from reports.live.written_numbers import WrittenNumber, written_before
 
 LONGEST = 5_000_000
@@ -25,6 +26,7 @@ MOST_CLAIMS = 5_000
 MOST_LAYERS = 10_000
 _MARK = "\ufeff"  # the byte order mark, which some editors write first
 _OPEN, _CLOSE = "<!--=", "-->"
+_MORE_DIGITS = re.compile(r"[*_`]*[.,]?[0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class DocumentClaim:
-    """A number and the expression that it must equal. ``written``: ``None`` if no number precedes the comment. Columns count from 1.
-    ``unread``: why the claim cannot be read, empty if it can."""
+    """A number and the expression that it must equal. ``written``: ``None`` if the comment follows no number that can be read, for the
+    reason ``no_number``. Columns count from 1. ``unread``: why the claim cannot be read, empty if it can."""
 
     expr: str
     written: WrittenNumber | None
@@ -47,6 +49,7 @@ class DocumentClaim:
     column: int
     expr_column: int
     unread: str = ""
+    no_number: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +156,31 @@ def _claims(number: int, line: str) -> Iterator[DocumentClaim]:
         if end < 0:
             yield DocumentClaim("", None, number, start + 1, begin + 1, "the claim begins with <!--= but its line has no -->: close it")
             return
-        expr = shown[begin:end]
-        try:
-            written = written_before(line, start)
-        except BadInputError as error:
-            yield DocumentClaim(expr.strip(), None, number, start + 1, begin + 1, str(error))
-            start = shown.find(_OPEN, end + len(_CLOSE))
-            continue
-        column = (written.start if written else start) + 1
-        yield DocumentClaim(expr.strip(), written, number, column, begin + len(expr) - len(expr.lstrip()) + 1)
+        yield _claim(number, line, start, end)
         start = shown.find(_OPEN, end + len(_CLOSE))
+
+
+def _claim(number: int, line: str, start: int, end: int) -> DocumentClaim:
+    """The claim whose comment begins at ``start`` and ends at ``end``."""
+    begin = start + len(_OPEN)
+    text = line[begin:end]
+    expr, column = text.strip(), begin + len(text) - len(text.lstrip()) + 1
+    if not expr:
+        return DocumentClaim("", None, number, start + 1, begin + 1, "the claim is empty: write what the number must equal after <!--=")
+    try:
+        written = written_before(line, start)
+        _require_last_digit(line, start, end + len(_CLOSE))
+    except UnreadNumberError as error:
+        return DocumentClaim(expr, None, number, error.start + 1, column, no_number=str(error))
+    except BadInputError as error:
+        return DocumentClaim(expr, None, number, start + 1, begin + 1, str(error))
+    return DocumentClaim(expr, written, number, written.start + 1, column)
+
+
+def _require_last_digit(line: str, start: int, end: int) -> None:
+    """Raise ``UnreadNumberError`` if the digits of a number go on behind its comment."""
+    if _MORE_DIGITS.match(line, end):
+        raise UnreadNumberError("digits follow the comment: put it after the last digit of the number", start)
 
 
 def without_code(line: str) -> str:

@@ -295,9 +295,13 @@ class ModelValues:
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    """``did you mean 'memory.peak'? ``, also for one end of a name; empty if nothing is near."""
+    """``did you mean 'memory.peak'? ``, also for another case and for one part of a name; empty if nothing is near."""
     every = list(names)
-    close = difflib.get_close_matches(name[:60], every, n=1) or [candidate for candidate in every if name and name in candidate.split(".")]
+    close = (
+        [candidate for candidate in every if candidate.lower() == name.lower()]
+        or difflib.get_close_matches(name[:60], every, n=1)
+        or [candidate for candidate in every if name and name in candidate.split(".")]
+    )
     return f"did you mean {close[0][:60]!r}? " if close else ""
 
 

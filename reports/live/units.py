@@ -5,12 +5,13 @@ Counts of things (parameters, tokens, devices) have no unit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from calc.units import WORDS
+from calc.units import TYPED, WORDS
 
 Kind = tuple[tuple[str, int], ...]
 """(base unit, power) in the order of the names; empty for a number without a unit."""
@@ -78,7 +79,7 @@ _COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
 }
 _FACTORS = ("x", "×", "times")  # 3x
 # Counts have no unit.
-_THINGS = [
+THINGS = [
     f"{thing}{s}" for thing in ("element", "parameter", "weight", "token", "device", "GPU", "sequence", "layer", "step") for s in ("", "s")
 ]
 
@@ -87,7 +88,7 @@ def _words() -> Iterator[UnitWord]:
     for dimension, (unit, size) in _COUNTED.items():
         for text, scale in WORDS[dimension].items():
             yield UnitWord(text, unit, scale * size)
-    for name in _THINGS:
+    for name in THINGS:
         yield UnitWord(name, NUMBER, Fraction(1))
         yield UnitWord(f"{name}/s", kind(s=-1), Fraction(1))
     for name in _FACTORS:
@@ -111,9 +112,44 @@ def words_of(unit: Kind) -> tuple[UnitWord, ...]:
 
 
 def nearest(text: str, unit: Kind) -> str:
-    """The word for ``unit`` that differs from ``text`` only in case, or by an S; empty if there is none."""
+    """The word for ``unit`` that differs from ``text`` only in case, or by an S, or means the same; empty if there is none."""
     names = {word.text.lower(): word.text for word in words_of(unit)}
-    return names.get(text.lower()) or names.get(text.lower().removesuffix("s"), "")
+    short = _abbreviated(text.lower())
+    spellings = (spelling for whole in (text.lower(), short) for spelling in (whole, whole.removesuffix("s"), f"{short}/s"))
+    return next((names[spelling] for spelling in spellings if spelling in names), "") or _synonym(text, unit)
+
+
+_ABBREVIATIONS = {
+    **dict.fromkeys(("bn", "bln", "bil", "billions"), "billion"), **dict.fromkeys(("mn", "mln", "mio", "mil", "millions"), "million"),
+    **dict.fromkeys(("tn", "trn", "trillions"), "trillion"), "thousands": "thousand", "percent": "%", "pct": "%", "dollars": "usd",
+}  # fmt: skip
+_SPELLED = re.compile(r"(kilo|mega|giga|tera|peta|exa|zetta|kibi|mebi|gibi|tebi|pebi|exbi|zebi)(byte|flop|watt)(s?)(/s|ps|/second)?")
+_STEMS = {"byte": "b", "flop": "flop", "watt": "w"}
+
+
+def _abbreviated(text: str) -> str:
+    """A unit in lower case as documents write it: ``gb`` of ``gigabytes``, ``billion`` of ``bn``; the text if it is no spelled unit."""
+    spelled = _SPELLED.fullmatch(text)
+    if spelled is None:
+        return _ABBREVIATIONS.get(text, text)
+    prefix = spelled[1][0] + ("i" if spelled[1].endswith("bi") else "")
+    return f"{prefix}{_STEMS[spelled[2]]}{'/s' if spelled[4] else ''}"
+
+
+def _synonym(text: str, unit: Kind) -> str:
+    """The word for what only the command line takes as ``text``: ``days`` for ``d``; empty if there is none."""
+    for dimension, words in TYPED.items():
+        kind_, size = _COUNTED.get(dimension, (None, Fraction(1)))
+        scale = words[text] * size if kind_ == unit and text in words else None
+        equal = [word.text for word in words_of(unit) if word.scale == scale]
+        if equal:
+            return f"{equal[0]}s" if f"{equal[0]}s" in equal else equal[0]
+    return ""
+
+
+def binary_scale(text: str) -> Fraction | None:
+    """How many ``Ki`` and ``Mi`` of the command line are; ``None`` for another word."""
+    return TYPED["count"].get(text)
 
 
 def per_word(text: str) -> tuple[Kind, Fraction] | None:

@@ -80,8 +80,8 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     written = claim.written
     if written is None:
         is_ = shown(value)
-        return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, but no number precedes the comment: write one")
-    says = f"{_sign(written)}{written.shown}{written.power}{f' {written.unit}' if written.unit else ''}"
+        return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, but {claim.no_number}")
+    says = written.said
     word = reading(written, value)
     if word is None:
         return _unit_mismatch(claim, written, value, says)
@@ -90,20 +90,33 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     if holds(written, word, value):
         return JudgedClaim(claim, True, says, is_, "")
     off = f" ({_off(written.number * word.scale, value.number)})" if written.relation in ("=", "≈") else ""
-    exact = _exactly(value, is_)
+    exact = _exactly(value, word, is_)
     hint = _hint(written, word, value)
     message = f"{claim.expr} = {is_}{f', exactly {exact}' if exact else ''}, document says {says}{off}{hint}"
-    fixable = written.relation in ("=", "≈") and not hint
+    fixable = written.is_rewritable and not hint
     return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "", exact)
 
 
-def _exactly(value: UnitValue, is_: str) -> str:
-    """The whole number that ``is_`` rounds, in its base unit; empty where ``is_`` has every digit or the value is no whole number."""
-    digits = is_.partition(" ")[0].replace(",", "")
-    if value.number.denominator != 1 or abs(value.number) >= _MOST_EXACT or digits_of(value.number, 0).replace(",", "") == digits:
+def _exactly(value: UnitValue, word: UnitWord, is_: str) -> str:
+    """The exact value that ``is_`` rounds: an integer in its base unit, else a fraction in that of ``word``, as a time is always. Empty
+    where ``is_`` has every digit or the exact value is too long."""
+    in_unit = value.number / word.scale
+    if value.number.denominator == 1 and value.kind != units.SECOND:
+        exact, unit = value.number, "bytes" if value.kind == units.BYTE and value.number != 1 else units.named(value.kind)
+    else:
+        exact, unit = in_unit, word.text
+    if max(abs(exact.numerator), exact.denominator) >= _MOST_EXACT or _is_shown(in_unit, is_) or _is_shown(exact, is_):
         return ""
-    unit = "bytes" if value.kind == units.BYTE and value.number != 1 else units.named(value.kind)
-    return f"{digits_of(value.number, 0)} {unit}".strip()
+    return f"{_fraction(exact)} {unit}".strip()
+
+
+def _is_shown(number: Fraction, text: str) -> bool:
+    """Whether the digits at the beginning of a text are this number, not a rounded one."""
+    return Fraction(text.partition(" ")[0].replace(",", "")) == number
+
+
+def _fraction(number: Fraction) -> str:
+    return digits_of(number, 0) if number.denominator == 1 else str(number)
 
 
 def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
@@ -114,31 +127,44 @@ def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValu
     elif written.unit.removesuffix("s") in ("month", "year"):
         why = f"{written.unit} differ in length: write days"
     elif not units.meanings(written.unit):
-        near = units.nearest(written.unit, value.kind)
-        why = f'unknown unit "{written.unit}": {f"did you mean {near}?" if near else f"expected {unit}"}'
+        why = f'unknown unit "{written.unit}": {_instead_of_unit(written, value) or f"expected {unit}"}'
     else:
         why = f"wrong unit {written.unit}: expected {unit}"
     return JudgedClaim(claim, False, says, is_, f"{claim.expr} = {is_}, document says {says}: {why}")
 
 
+def _instead_of_unit(written: WrittenNumber, value: UnitValue) -> str:
+    """What to write instead of an unknown unit; empty if nothing is near. ``Ki`` is 1,024, which no unit of a document is."""
+    near = units.nearest(written.unit, value.kind)
+    scale = units.binary_scale(written.unit)
+    number = written.number * (scale or 1)
+    is_count = scale is not None and value.kind == units.NUMBER and number.denominator == 1
+    return f"did you mean {near}?" if near else f"write {digits_of(number, 0)}" if is_count else ""
+
+
 def _hint(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
-    """The other unit of the same kind in which the digits are correct, as a hint; empty if there is none."""
+    """The other unit of the same kind in which the digits are correct, or that they are without one; empty if there is none."""
     if written.relation != "=":
         return ""
+    if word.scale != 1 and value.kind == units.NUMBER and holds(written, _NO_UNIT, value):
+        return f": the number is correct without {word.text}: write {written.shown}{written.power}"
     near = abs(value.number / written.number) if written.number else None  # half a unit of the last place is at most half the number
     for candidate in units.words_of(value.kind):
         if near is not None and not near <= 2 * candidate.scale <= 4 * near:
             continue
-        if candidate.scale != word.scale and candidate.text and holds(written, candidate, value):
+        if candidate.scale not in (word.scale, 1 if value.kind == units.NUMBER else 0) and holds(written, candidate, value):
             return f": the number is correct in {candidate.text}; write {candidate.text}"
     return ""
+
+
+_NO_UNIT = UnitWord("", units.NUMBER, Fraction(1))
 
 
 def _near(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
     """The value in the written unit, with enough digits to differ from the written number."""
     number = value.number / word.scale
     places = written.places if not written.exponent else 0
-    if written.exponent:
+    if written.exponent or written.exact is not None:
         return _short(number)
     while places < 12 and round(number, places) == written.number and number != written.number:
         places += 1
@@ -181,10 +207,6 @@ def _short(number: Fraction) -> str:
     return f"{digits}e{int(exponent)}" if exponent else digits
 
 
-def _sign(written: WrittenNumber) -> str:
-    return "" if written.relation == "=" else f"{written.relation} "
-
-
 def fixed(document: LiveDocument, findings: Sequence[JudgedClaim]) -> str:
     """The document with corrected digits for failed claims; wrong units and inequalities are unchanged."""
     right: dict[int, list[tuple[WrittenNumber, str]]] = {}
@@ -216,7 +238,7 @@ _HIDDEN_TO = {"<!--": "-->", "](": ")", "`": "`"}
 
 def unmarked(document: LiveDocument) -> Iterator[tuple[int, int, str]]:
     """(line, column, digits) of each number in prose without a claim; code, links and numbering are left out."""
-    claimed = {(c.line, at) for c in document.claims if c.written is not None for at in range(c.written.start, c.expr_column)}
+    claimed = {(c.line, at) for c in document.claims if not c.unread for at in range(c.column - 1, c.expr_column)}
     for number, line, block in blocks(document.lines):
         if block:
             continue

@@ -42,12 +42,28 @@ _LONGEST_LINE = 100_000  # characters of two lines that are compared word by wor
 
 @dataclass(frozen=True, slots=True)
 class ReportDifference:
-    """A difference: line and column from 1, the text of the report, and the correct text."""
+    """A difference: line and column from 1, the text of the report, and the correct text. ``missing``: how many lines there are still to
+    come where the report ends, the first of them ``right``; 0 for another difference."""
 
     line: int
     column: int
     says: str
     right: str
+    missing: int = 0
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is only a line end that is missing or does not belong, as of a line without text."""
+        return not self.says and not self.right and not self.missing
+
+    def __str__(self) -> str:
+        if self.missing:
+            return f"the file ends at line {self.line}; {self.missing:,} lines are missing"
+        if self.is_blank:
+            return "a line end is missing or does not belong here"
+        if not self.right:
+            return f"{self.says!r} does not belong here"
+        return f"says {self.says!r}, right is {self.right!r}" if self.says else f"missing: {self.right!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,9 @@ class VerifiedReport:
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, unchanged. Raises ``BadInputError`` for a suffix that neither reports nor documents have."""
+    """The text of a file, unchanged. Raises ``BadInputError`` for a folder, and for a suffix that neither reports nor documents have."""
+    if file.is_dir():
+        raise BadInputError(f"{files.shown(file)} is a folder: give a .md, .html, .tex or .json file")
     if file.suffix not in FORMATS:
         raise BadInputError(f"{file.name} is not a file that Napkin writes: give a .md, .html, .tex or .json")
     return _FILE.read_text(file)
@@ -296,18 +314,29 @@ def differences(says: str, right: str) -> Iterator[ReportDifference]:
     """The differences of two texts, word by word, in order."""
     if says == right:
         return
-    ours, theirs = says.split("\n"), right.split("\n")
-    for i, line, right_line in _pairs(ours, theirs):
+    ours, theirs = _lines(says), _lines(right)
+    if ours == theirs:  # all but the last line end
+        yield ReportDifference(max(len(ours), 1), 1, "", "")
+    for i, line, right_lines in _pairs(ours, theirs):
+        right_line = right_lines[0] if right_lines else None
         if line is None:
-            yield ReportDifference(max(i, 1), 1, "", _clipped(right_line or ""))
+            missing = len(right_lines) if len(right_lines) > 1 else 0
+            yield ReportDifference(max(i, 1), 1, "", _clipped(right_line or ""), missing)
         elif right_line is None:
             yield ReportDifference(i + 1, 1, _clipped(line), "")
         else:
             yield from _in_line(i + 1, line, right_line)
 
 
-def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, str | None, str | None]]:
-    """(line from 0, first text, second text) for each differing line; ``None`` if a text lacks the line.
+def _lines(text: str) -> list[str]:
+    """The lines of a text. What is behind its last line end is none."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, str | None, Sequence[str]]]:
+    """(line from 0, first text, line of the second text) for each differing line: ``None`` and empty if a text lacks the line. Where the
+    first text ends, all lines of the second that are still to come are one difference.
 
     Inserted and deleted lines are searched in the next few lines only, so the time is linear.
     """
@@ -318,16 +347,17 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, st
             continue
         added, missing = _skipped(ours[i : i + _AHEAD], theirs[j : j + _AHEAD]) if len(ours) != len(theirs) else (0, 0)
         for _ in range(added):
-            yield i, ours[i], None
+            yield i, ours[i], ()
             i += 1
         for _ in range(missing):
-            yield i, None, theirs[j]
+            yield i, None, theirs[j : j + 1]
             j += 1
         if not added and not missing:
-            yield i, ours[i], theirs[j]
+            yield i, ours[i], theirs[j : j + 1]
             i, j = i + 1, j + 1
-    yield from ((at, ours[at], None) for at in range(i, len(ours)))
-    yield from ((i, None, theirs[at]) for at in range(j, len(theirs)))
+    yield from ((at, ours[at], ()) for at in range(i, len(ours)))
+    if j < len(theirs):
+        yield i, None, theirs[j:]
 
 
 def _skipped(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
@@ -366,19 +396,16 @@ def _clipped(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
+def shown(report: VerifiedReport) -> Sequence[ReportDifference]:
+    """The differences that are listed: blank lines only if nothing else differs."""
+    return [each for each in report.differences if not each.is_blank] or report.differences
+
+
 def summary(report: VerifiedReport, file: str, most: int = 20) -> Sequence[str]:
     """One line for each of the first ``most`` differences."""
     if report.because:
         return [f"{file}: not verified: {report.because}"]
-    lines = [_line(file, each) for each in report.differences[:most]]
-    omitted = len(report.differences) - most
+    lines = [f"{file}:{each.line}:{each.column}: {each}" for each in shown(report)[:most]]
+    omitted = len(shown(report)) - most
     least = "at least " if len(report.differences) == _MOST_DIFFERENCES else ""
     return [*lines, *([f"{file}: and {least}{omitted:,} more differences"] if omitted > 0 else [])]
-
-
-def _line(file: str, difference: ReportDifference) -> str:
-    if not difference.right:
-        return f"{file}:{difference.line}:{difference.column}: {difference.says!r} does not belong here"
-    if not difference.says:
-        return f"{file}:{difference.line}:{difference.column}: missing: {difference.right!r}"
-    return f"{file}:{difference.line}:{difference.column}: says {difference.says!r}, right is {difference.right!r}"

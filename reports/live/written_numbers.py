@@ -1,6 +1,6 @@
-"""Numbers in a document: sign of relation, digits, exponent, unit. The written precision is the tolerance.
+"""Numbers in a document: relation, digits, exponent, unit. The written precision is the tolerance.
 
-A number is read backwards from the comment that follows it, character by character, without backtracking.
+A number is read backwards from the comment that follows it. What has no one meaning is refused, with what to write instead.
 """
 
 from __future__ import annotations
@@ -10,41 +10,34 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from calc.errors import BadInputError
 from reports.live import units
 from reports.live.language import UnitValue
+from reports.live.numerals import GROUP_SPACES, LATEX_COMMA, Numeral, numeral_at_end
+from reports.live.numerals import MOST_DIGITS as MOST_DIGITS
+from reports.live.relations import SPACES, relation_before
 from reports.live.units import UnitWord
+from reports.live.unread_numbers import UnreadNumberError, cannot_read, part_of_longer, regrouped, unread
 
 NEAR = Fraction(5, 100)
 """The tolerance of ``≈``, as a share of the value."""
 
-MOST_DIGITS = 100
 _WINDOW = 2 * MOST_DIGITS
 """Characters before a comment that are searched for its number."""
 
-_RELATIONS = {
-    "<=": "≤", ">=": "≥", "&lt;": "<", "&gt;": ">", "~": "≈", "\\approx": "≈", "\\le": "≤", "\\leq": "≤", "\\ge": "≥", "\\geq": "≥",
-}  # fmt: skip
-_SIGNS = (*_RELATIONS, "<", ">", "≤", "≥", "≈")
 _MARKS = ("**", "__", "*", "_", "`")
-_SPACES = " \u00a0\u202f"
-_TIMES = ("×", "·", "\\times", "\\cdot")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_DIGITS = "0123456789"
-_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
-_UP = str.maketrans(_RAISED, "-0123456789")
 _UNIT = re.compile(r"×|[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
-_NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 _FORMULAS = (("$$", "$$"), ("$`", "`$"), ("$", "$"))
-_LATEX_COMMA = "{,}"  # 124{,}439{,}808, without the space that LaTeX sets behind a comma
 _LATEX_SIGNS = {"\\times": "×", "\\%": "%"}
 _LATEX_UNIT = re.compile(r"\\(?:text|mathrm)\{[ ~]?([A-Za-z]+(?:/[A-Za-z]+)?)\}")
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_CURRENCY = re.compile(r"(?:\b[A-Z]{1,3}|\\)?\$$")  # $5, US$5, and \$5, which is no formula
+_SEPARATORS = re.compile(f"[,{GROUP_SPACES}]")
 
 
 @dataclass(frozen=True)
 class WrittenNumber:
-    """A number in a line. ``start``, ``end``: positions of its digits, from 0. ``relation``: = ≈ < > ≤ ≥."""
+    """A number in a line. ``start``, ``end``: positions of its digits, from 0. ``relation``: = ≈ < > ≤ ≥, in ``words`` if these are not
+    empty. ``exact``: the value of a fraction or a power, which has no rounded digits."""
 
     relation: str
     digits: str
@@ -52,20 +45,22 @@ class WrittenNumber:
     unit: str
     start: int
     end: int
+    words: str = ""
+    exact: Fraction | None = None
 
     @cached_property
     def number(self) -> Fraction:
         """The written number with its exponent, without the unit."""
-        return self.plain * Fraction(10) ** self.exponent
+        return self.plain * Fraction(10) ** self.exponent if self.exact is None else self.exact
 
     @property
     def plain(self) -> Fraction:
-        return Fraction(self.shown.replace(",", "").replace("−", "-"))
+        return Fraction(_SEPARATORS.sub("", self.shown).replace("−", "-"))
 
     @property
     def shown(self) -> str:
         """The digits as a message shows them."""
-        return self.digits.replace(_LATEX_COMMA, ",")
+        return self.digits.replace(LATEX_COMMA, ",")
 
     @property
     def power(self) -> str:
@@ -73,47 +68,100 @@ class WrittenNumber:
         return f"e{self.exponent}" if self.exponent else ""
 
     @property
+    def said(self) -> str:
+        """The number as a message shows it, with its relation and unit."""
+        relation = self.words or self.relation.removeprefix("=")
+        return " ".join(filter(None, (relation, f"{self.shown}{self.power}", self.unit)))
+
+    @property
+    def is_rewritable(self) -> bool:
+        """Whether other digits say the same of another value. Bounds, words, fractions and powers are the author's."""
+        return self.relation in ("=", "≈") and not self.words and self.exact is None
+
+    @property
     def places(self) -> int:
         return len(self.digits.partition(".")[2])
+
+    @property
+    def separator(self) -> str:
+        """What separates groups of three digits; empty if nothing does."""
+        return next((c for c in (LATEX_COMMA, ",", *GROUP_SPACES) if c in self.digits), "")
 
     @cached_property
     def half(self) -> Fraction:
         """Half a unit of the last written decimal."""
-        return Fraction(1, 2 * 10**self.places) * Fraction(10) ** self.exponent
+        return Fraction(1, 2 * 10**self.places) * Fraction(10) ** self.exponent if self.exact is None else Fraction(0)
 
 
-def written_before(line: str, end: int) -> WrittenNumber | None:
-    """The number that ends at position ``end``; ``None`` if there is none. Raises ``BadInputError`` if it is too long."""
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A text that a number ends, without its unit. ``opening``: the mark that begins its formula, or empty."""
+
+    head: str
+    unit: str
+    opening: str
+    emphasized: bool
+
+
+def written_before(line: str, end: int) -> WrittenNumber:
+    """The number that ends at position ``end``. Raises ``UnreadNumberError`` if there is none or it has no one meaning, and
+    ``BadInputError`` if it is too long."""
     from_ = max(0, end - _WINDOW)
-    text = _without_mark(line[from_:end].rstrip(_SPACES)).rstrip(_SPACES)
-    text, formula = _formula(text)
-    head, unit = _unit(text, bool(formula))
-    if unit and not formula:  # behind a formula, as in $8.03$ GB
+    marked = line[from_:end].rstrip(SPACES)
+    text = _without_mark(marked).rstrip(SPACES)
+    ending = _ending(text, text != marked)
+    numeral = numeral_at_end(ending.head, ending.emphasized) if not ending.unit or _UNIT.fullmatch(ending.unit) else None
+    if numeral is None:
+        start, message = unread(text, ending.head, ending.unit)
+        raise UnreadNumberError(message, from_ + start)
+    return _written(text, numeral, ending, from_)
+
+
+def _ending(text: str, emphasized: bool) -> _Ending:
+    text, opening = _formula(text)
+    head, unit = _unit(text, bool(opening))
+    if unit and not opening:  # behind a formula, as in $8.03$ GB
         between = "$" if unit.startswith("$") else ""
-        head, formula = _formula(f"{head}{between}".rstrip(_SPACES))
-        unit = unit.removeprefix(between) if formula else unit
-        head = head if formula else head.removesuffix(between)
-    if unit and not _UNIT.fullmatch(unit):
-        return None
-    head = _without_mark(head.rstrip(_SPACES) if unit else head)
-    mantissa, exponent = _exponent(head)
-    head = _before_digits(mantissa)
-    digits = mantissa[len(head) :]
-    if len(digits) > MOST_DIGITS:
-        raise BadInputError(f"a number of {len(digits)} characters or more, Napkin reads at most {MOST_DIGITS}: write it as 1.5e30")
-    if not _NUMBER.fullmatch(digits.replace(_LATEX_COMMA, ",")):
-        return None
-    if head.endswith(("-", "−")):
-        digits, head = f"{head[-1]}{digits}", head[:-1]
-    if head and (head[-1].isalnum() or head[-1] in "_.,"):
-        return None  # the end of a word or of another number
-    stop = from_ + len(head) + len(digits)
-    if formula:
-        head = head.removesuffix(formula)
-    elif head.endswith("$"):
-        unit, head = f"{unit}$", head[:-1]
-    is_quoted = not from_ and not head.strip(f"{_SPACES}>")  # a line that begins with > is a quotation
-    return WrittenNumber("=" if is_quoted else _relation(head), digits, exponent, unit, stop - len(digits), stop)
+        head, opening = _formula(f"{head}{between}".rstrip(SPACES))
+        unit = unit.removeprefix(between) if opening else unit
+        head = head if opening else head.removesuffix(between)
+    bare = head.rstrip(SPACES) if unit else head
+    plain = _without_mark(bare) if unit else bare
+    return _Ending(plain, unit, opening, emphasized or plain != bare)
+
+
+def _written(text: str, numeral: Numeral, ending: _Ending, from_: int) -> WrittenNumber:
+    """The number, once nothing before it makes it a part of something longer."""
+    head, digits = _with_sign(numeral)
+    begin = len(head)
+    currency = None if ending.opening else _CURRENCY.search(head)
+    head = head[: currency.start()] if currency else head.removesuffix(ending.opening)
+    unit = f"{ending.unit}$" if currency else ending.unit
+    relation = relation_before(head, not from_)
+    longer = part_of_longer(head, digits, unit, relation.sign != "=")
+    if longer:
+        shown = ending.head[longer.start :]
+        suggestion = regrouped(shown)
+        advice = f"write {f'{suggestion} {unit}'.strip()}" if suggestion else longer.advice
+        raise UnreadNumberError(cannot_read(text[longer.start :], advice), from_ + longer.start)
+    if relation.unclear:
+        raise UnreadNumberError(relation.unclear, from_ + begin)
+    start = from_ + begin
+    return WrittenNumber(
+        relation.sign, digits, numeral.exponent, unit, start, start + len(digits), relation.words, _signed(numeral.exact, digits)
+    )
+
+
+def _with_sign(numeral: Numeral) -> tuple[str, str]:
+    """(text before a number, its digits with their minus sign). The hyphen of a range behind a claim is none."""
+    head = numeral.head
+    if not head.endswith(("-", "−")) or head[:-1].endswith("-->"):
+        return head, numeral.digits
+    return head[:-1], f"{head[-1]}{numeral.digits}"
+
+
+def _signed(exact: Fraction | None, digits: str) -> Fraction | None:
+    return -exact if exact is not None and digits.startswith(("-", "−")) else exact
 
 
 def _formula(text: str) -> tuple[str, str]:
@@ -121,7 +169,7 @@ def _formula(text: str) -> tuple[str, str]:
     for opening, closing in _FORMULAS:
         begin = text.rfind(opening, 0, max(len(text) - len(closing), 0))
         inside = text[begin + len(opening) : -len(closing)]
-        if text.endswith(closing) and begin >= 0 and inside.strip(_SPACES) == inside and inside and text[:begin].count("$") % 2 == 0:
+        if text.endswith(closing) and begin >= 0 and inside.strip(SPACES) == inside and inside and text[:begin].count("$") % 2 == 0:
             return text[: -len(closing)], opening
     return text, ""
 
@@ -132,79 +180,15 @@ def _unit(text: str, in_formula: bool) -> tuple[str, str]:
         begin = text.rfind("\\")
         latex, word = text[begin:], _LATEX_UNIT.fullmatch(text, max(begin, 0))
         if word or latex in _LATEX_SIGNS:
-            return text[:begin].rstrip(_SPACES).removesuffix("\\,").removesuffix("~"), word[1] if word else _LATEX_SIGNS[latex]
+            return text[:begin].rstrip(SPACES).removesuffix("\\,").removesuffix("~"), word[1] if word else _LATEX_SIGNS[latex]
     head = text.rstrip(f"{_LETTERS}µ$%/×")
     return head, text[len(head) :]
-
-
-def _before_digits(text: str) -> str:
-    """The text before the digits at its end."""
-    head = text.rstrip(f"{_DIGITS},.")
-    while head.endswith(_LATEX_COMMA):
-        head = head.removesuffix(_LATEX_COMMA).rstrip(f"{_DIGITS},.")
-    return head
 
 
 def _without_mark(text: str) -> str:
     """The text without Markdown emphasis at its end."""
     mark = next((mark for mark in _MARKS if text.endswith(mark)), "")
     return text.removesuffix(mark)
-
-
-def _relation(text: str) -> str:
-    """The sign before a number, outside its emphasis or inside; ``=`` if there is none."""
-    inner = _sign_at_end(text.rstrip(_SPACES))
-    outer = _without_mark(text.rstrip(_SPACES).removesuffix(inner).rstrip(_SPACES)).rstrip(_SPACES)
-    sign = _sign_at_end(outer) or inner or "="
-    return _RELATIONS.get(sign, sign)
-
-
-def _sign_at_end(text: str) -> str:
-    """The sign that ends the text. The ``>`` of an arrow, an HTML tag or a comment is none."""
-    if text.endswith(("->", "=>")) or _TAG.fullmatch(text, max(text.rfind("<"), 0)):
-        return ""
-    return next((sign for sign in _SIGNS if text.endswith(sign)), "")
-
-
-def _exponent(text: str) -> tuple[str, int]:
-    """(text before a power of ten, exponent) for ``1.5e30``, ``1.5 × 10^30``, ``1.5·10³⁰``; exponent 0 if there is none."""
-    head = text.rstrip(_RAISED)
-    raised = text[len(head) :]
-    if raised:
-        mantissa = _before_ten(head)
-        return (text, 0) if mantissa is None else (mantissa, _power(raised.translate(_UP), f"10{raised}"))
-    bare = text.removesuffix("}")
-    head = bare.rstrip(_DIGITS)
-    digits = bare[len(head) :]
-    sign = head[-1:] if head.endswith(("+", "-")) else ""
-    head = head.removesuffix(sign)
-    if not digits:
-        return text, 0
-    if head.removesuffix("{").endswith("^"):
-        mantissa = _before_ten(head.removesuffix("{").removesuffix("^"))
-        return (text, 0) if mantissa is None else (mantissa, _power(f"{sign}{digits}", f"10^{sign}{digits}"))
-    if head.endswith(("e", "E")) and head[-2:-1] in (*_DIGITS,) and bare == text:
-        return head[:-1], _power(f"{sign}{digits}", f"{head[-1]}{sign}{digits}")
-    return text, 0
-
-
-def _before_ten(text: str) -> str | None:
-    """The text before ``× 10``; ``None`` if the text does not end in it."""
-    if not text.endswith("10"):
-        return None
-    head = text[:-3] if text[:-2].endswith(tuple(_SPACES)) else text[:-2]
-    sign = next((sign for sign in _TIMES if head.endswith(sign)), "")
-    if not sign:
-        return None
-    head = head.removesuffix(sign)
-    return head[:-1] if head.endswith(tuple(_SPACES)) else head
-
-
-def _power(digits: str, shown: str) -> int:
-    if not re.fullmatch("[+-]?[0-9]{1,3}", digits):
-        shown = shown if len(shown) <= 20 else f"{shown[:19]}…"
-        raise BadInputError(f"the exponent of {shown} is not a number of one to three digits: write it as 1.5e30")
-    return int(digits)
 
 
 def reading(written: WrittenNumber, value: UnitValue) -> UnitWord | None:
@@ -234,15 +218,17 @@ def holds(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
 
 
 def _is_exact(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
-    """Whether the number must be equal: an integer without exponent, in the base unit."""
-    return word.scale == 1 and not written.places and not written.exponent and value.number.denominator == 1
+    """Whether the number must be equal: a fraction, a power, or an integer without exponent in the base unit."""
+    is_integer = word.scale == 1 and not written.places and not written.exponent and value.number.denominator == 1
+    return written.exact is not None or is_integer
 
 
 def rewritten(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
-    """The correct digits, with as many decimals and with commas as written."""
+    """The correct digits, with as many decimals and with the separator as written."""
     right = value.number / word.scale / Fraction(10) ** written.exponent
-    digits = digits_of(right, written.places, commas="," in written.digits or (abs(right) >= 10**4 and written.places == 0))
-    return digits.replace(",", _LATEX_COMMA) if _LATEX_COMMA in written.digits else digits
+    separator = written.separator
+    digits = digits_of(right, written.places, commas=bool(separator) or (abs(right) >= 10**4 and written.places == 0))
+    return digits.replace(",", separator or ",")
 
 
 def digits_of(number: Fraction, places: int, *, commas: bool = True) -> str:

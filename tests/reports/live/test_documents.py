@@ -23,6 +23,14 @@ def test_a_document_is_checked_against_derivations_and_devices(tmp_path: Path) -
     assert run(tmp_path, DOCUMENT.replace("13<!--= L", "12<!--= L")).exit_code == 0
 
 
+def test_an_empty_claim_is_said_to_be_empty(tmp_path: Path) -> None:
+    """At its place, beside a claim that holds."""
+    actual, file = run(tmp_path, "3<!--= 3 --> and 4<!--= -->\n"), tmp_path / "plan.md"
+
+    said = f"{file}:1:19: not verified: the claim is empty: write what the number must equal after <!--="
+    assert (1, said) == (actual.exit_code, actual.stdout.splitlines()[0])
+
+
 @pytest.mark.parametrize("depth", ["10001", "1e999999999"])
 def test_a_model_of_a_document_has_no_more_layers_than_the_limit(depth: str, tmp_path: Path) -> None:
     """Some steps are traced layer by layer, and a document is somebody else's."""
@@ -73,10 +81,17 @@ def test_a_claim_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("claim", "near"),
-    [("m.peak", "'memory.peak'"), ("m.flops.step", "'flops.step.total'"), ("twoo", "'two'"), ("h.bandwith", "'bandwidth'")],
+    [
+        ("m.peak", "'memory.peak'"),
+        ("m.flops.step", "'flops.step.total'"),
+        ("twoo", "'two'"),
+        ("h.bandwith", "'bandwidth'"),
+        ("m.b", "'B'"),
+        ("l", "'L'"),
+    ],
 )
 def test_a_name_that_was_nearly_right_is_answered_with_the_right_one(claim: str, near: str, tmp_path: Path) -> None:
-    """Of quantities, also by one part of their name."""
+    """Of quantities, also by one part of their name; of sizes, also in another case."""
     actual = run(tmp_path, DOCUMENT.replace("<!--= two -->", f"<!--= {claim} -->"))
 
     assert f"did you mean {near}?" in actual.stdout
@@ -96,7 +111,7 @@ def test_a_statement_that_fails_stops_only_what_depends_on_it(tmp_path: Path) ->
         f"{file}:8:16: not verified: depends on line 3, which failed",
         f"{file}:8:30: not verified: depends on line 3, which failed",
         f"{file}:8:49: not verified: 'y' is not defined above (defined: L)",
-        f"{file}: 1 of 4 claims hold",
+        f"{file}: 1 of 4 claims hold; 4 statements did not run",
     ]) == (actual.exit_code, actual.stdout.splitlines())  # fmt: skip
 
 
@@ -109,6 +124,7 @@ def test_a_failed_statement_fails_a_document_whose_claims_hold(tmp_path: Path) -
     assert (1, 1) == (data.exit_code, annotated.exit_code)
     assert [{"line": 2, "column": 8, "because": because}] == json.loads(data.stdout)["files"][0]["failed_statements"]
     assert f"::error file={file},line=2,col=8::statement not run: {because}\n" == annotated.stdout
+    assert f"{file}: 1 of 1 claims hold; 1 statement did not run" == run(tmp_path, text).stdout.splitlines()[-1]
 
 
 def test_too_few_claims_fail(tmp_path: Path) -> None:
