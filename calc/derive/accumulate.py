@@ -15,7 +15,7 @@ from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, forward_matmuls
 from calc.derive.model_parts import ModelParts, model_parts
 from calc.derive.names import MODEL_INPUT
 from calc.derive.saved_for import SavedAs, SavedUses
-from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor
+from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor, bare_name
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
 
@@ -125,7 +125,7 @@ class Accumulator:
                 mine = uses[saved.module_path, saved.op, tensor.storage]
                 source = f" ({MODEL_INPUT})" if trace.storages[tensor.storage].role == "input" else ""
                 names = ", ".join(filter(None, dict.fromkeys(use.name for use in mine)))
-                label = f"{tensor.dtype}{f' {names}' if names else ''}{source} saved for the backward of {saved.op}"
+                label = f"{tensor.dtype}{f' {names}' if names else ''}{source} saved for the backward of {bare_name(saved.op)}"
                 entry = self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
                 yield replace(entry, part=parts.of_saved(saved), uses=mine)
 

@@ -75,9 +75,9 @@ def test_the_lecture_counts_sixteen_activations_and_torch_saves_twenty_eight(lec
     assert 28 * 4 == 112 == lectures["quantities"]["activations.bytes"]["value"]
     reasons = [step["because"].removeprefix("the rule has no such term: ") for step in entry["steps"] if step["rule"] == "correction"]
     assert reasons == [
-        "float32 x (model input) saved for the backward of aten.mm.default",
-        "float32 x saved for the backward of aten.mse_loss.default",
-        "float32 y (model input) saved for the backward of aten.mse_loss.default",
+        "float32 x (model input) saved for the backward of mm",
+        "float32 x saved for the backward of mse_loss",
+        "float32 y (model input) saved for the backward of mse_loss",
     ]
 
 

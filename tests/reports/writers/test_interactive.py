@@ -64,7 +64,7 @@ def by_python(form: Stored, given: Mapping[str, int]) -> Any:
         return "new trace"
     names = [name for name in form.quantities if not absent(name, form.options)]
     derived = {name: form.derived(name, sizes) for name in names}
-    values = {name: None if q.value is None else f"{q.value}" for name, q in derived.items()}
+    values = {name: None if q.value is None else f"{q.value:d}" for name, q in derived.items()}
     peaks = {name: [str(q.candidates[0].at), len(q.candidates)] for name, q in derived.items() if q.candidates}
     terms = {name: str(sum(term.value for term in q.terms)) for name, q in derived.items() if q.terms}
     return {"values": values, "peaks": peaks, "terms": terms}
