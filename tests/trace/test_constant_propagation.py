@@ -69,6 +69,7 @@ def test_a_branch_on_a_constant_is_taken_as_at_the_requested_sizes(of: Callable[
     assert expected == derived(of, rows)["flops.forward.matmul"].value
 
 
+@pytest.mark.slow
 def test_a_mask_of_thousands_of_positions_is_evaluated() -> None:
     assert 4 * 2003 * 2003 * 7 == derived(of_pairs, 2003)["flops.forward.matmul"].value
 
