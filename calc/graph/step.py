@@ -29,8 +29,9 @@ ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master 
 
 
 def bare_name(operator: str) -> str:
-    """The name of an operator without the namespace of ATen and without its overload: ``aten.mm.default`` → ``mm``."""
-    return operator.removeprefix("aten.").rsplit(".", 1)[0]
+    """The name of an operator without the namespace of ATen and without its overload: ``aten.mm.default`` → ``mm``. Functions of torch,
+    such as ``torch.utils.checkpoint``, have no overload."""
+    return operator if operator.startswith("torch.") else operator.removeprefix("aten.").rsplit(".", 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
