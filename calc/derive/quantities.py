@@ -30,7 +30,7 @@ class Definition:
 QUANTITIES: dict[str, Definition] = {
     definition.name: definition
     for definition in (
-        Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
+        Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights counted once"),
         Definition(
             "parameters.active",
             Unit.ELEMENT,

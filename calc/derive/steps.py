@@ -279,8 +279,8 @@ _POINTS, _MOST_DRAWN = 5, 1000
 
 _BY_ROLE = "live storages by role"
 _DOMINANCE = (
-    "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
-    " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"
+    "memory peaks at one of these candidates: at every other operator, live bytes are at most those of some candidate, or a mean of"
+    " several; with each size x written as 1 + y, the difference has no negative coefficient, so it is at least 0 for all sizes from 1 on"
 )
 
 @dataclass(frozen=True, slots=True)
