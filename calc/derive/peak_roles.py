@@ -24,7 +24,8 @@ def reasons(analysis: Analysis, peaks: Sequence[PeakCandidate]) -> Iterator[str]
     for peak in peaks:
         at = live[peak.event]
         places = dict.fromkeys(_operator(trace, at[storage], analysis) for storage in _of_role(trace, at, "temporary"))
-        yield "; ".join(filter(None, (_LIVE, _temporary([*places]), _activation(analysis, peak.parts, saved, _origins(trace, analysis, at)))))
+        activation = _activation(analysis, peak.parts, saved, _origins(trace, analysis, at))
+        yield "; ".join(filter(None, (_LIVE, _temporary([*places]), activation)))
 
 
 def _live(trace: StepTrace, events: set[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
