@@ -34,7 +34,8 @@ _REASONS = {
     "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times number of elements",
     "optimizer_state.bytes": "the optimizer keeps these tensors from step to step: bytes of one element times number of elements",
     "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
-    "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
+    "checkpoint.bytes": "the checkpoint has every storage once: those of the model, and in training those of the optimizer and the"
+    " number of the iteration",
 }
 
 _ACTIVE = {

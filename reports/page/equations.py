@@ -35,6 +35,9 @@ class EquationRow:
     because: str = ""
 
 
+_GRADIENTS = "Gradients, from the loss back"
+
+
 @dataclass(frozen=True, slots=True)
 class EquationTable:
     """The equations of a ``layer``, which are those of every one that matches ``pattern`` and of those in ``equal``. ``others``: layers
@@ -69,6 +72,17 @@ class ModelSection:
     notes: tuple[str, ...]
     why: str
     numbers: StaticSizeTable = NO_STATIC_SIZES
+
+    @property
+    def title(self) -> str:
+        """The heading of the section."""
+        return "Model and gradients" if self.gradients or not self.tables else "Model"
+
+    @property
+    def gradients(self) -> str:
+        """What a sentence on the equations adds of gradients; empty where the step has none."""
+        has_some = any(table.direction == _GRADIENTS for table in self.tables)
+        return ", and the gradients of the loss by the chain rule" if has_some else ""
 
     @property
     def notation(self) -> str:
@@ -144,7 +158,7 @@ def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
 
 def _table(group: EquationGroup, rows: tuple[EquationRow, ...]) -> EquationTable:
     """Of equal layers, the one whose equations follow is named: they read the layer before it, or the gradient of the layer after it."""
-    direction = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
+    direction = "Forward" if group.entries[0].kind == FORWARD else _GRADIENTS
     alike = len(group.layers) > 1
     return EquationTable(direction, group.layers[0] if alike else group.title, group.title if alike else "", rows)
 
