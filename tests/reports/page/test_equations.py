@@ -14,6 +14,7 @@ from calc.symbolic.algebra import symbol
 from reports.jobs import job
 from reports.page import equations
 from reports.page.equations import ModelSection, equations_document, model_section
+from reports.typeset.equations import TIES
 from reports.typeset.letters import flops_text, size_text
 from reports.typeset.numbers import NBSP
 from tests.mathematics.autodiff.models import MODELS
@@ -107,6 +108,22 @@ def test_a_convolution_has_indices() -> None:
 
     assert "Σ_j,n,m X'[b,j,h,w,n,m] 0.W[i,j,n,m] + bias[i]" == rows["Y[b,i,h,w]"]
     assert "Σ_b,h,w X'[b,j,h,w,n,m] ∂ℒ/∂Y[b,i,h,w]" == rows["∂ℒ/∂0.W[i,j,n,m]"]
+
+
+def test_the_gradient_of_a_max_pool_divides_by_the_number_of_ties() -> None:
+    """A count, Σ 1, rather than 9 times a mean of it; a note says what torch does instead."""
+    spec = calc.Spec(
+        name="pool",
+        dims={"B": 2, "c": 4, "S": 8},
+        build=lambda n: nn.Sequential(nn.Conv2d(3, n.c, 3, padding=1), nn.MaxPool2d(3, 2, 1)),
+        inputs=lambda n: (torch.randn(n.B, 3, n.S, n.S),),
+        loss=lambda model, x: model(x).square().mean(),
+    )
+    (row,) = (row for table in model_section(gradients(spec)).tables for row in table.rows if TIES in row.notes)
+
+    assert row.equation.startswith("∂ℒ/∂X'[")
+    assert "/(Σ_" in row.equation
+    assert "mean" not in row.equation
 
 
 def test_a_tensor_is_not_called_like_a_size() -> None:
