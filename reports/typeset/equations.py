@@ -25,6 +25,7 @@ MERGED = "(a b) is one index over axes a and b, row-major"
 CONCATENATED = "[x; y] is x and y concatenated along the axis in whose index they differ"
 INDICATOR = "[a = b] is 1 where a = b, else 0"
 RUNNING = "Σ_a≤b is a running sum: over all a up to b"
+TIES = "where several elements of a max-pool's window are the maximum, they share the gradient here; torch gives it to the first"
 NOISE = "noise is what a dropout or another operator draws at random, anew in each step"
 
 
@@ -381,6 +382,7 @@ class Writer:
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
         self._page.needs_indices |= bool(node.shape)  # of which axis it is
         if kind == "sum":
+<<<<<<< HEAD
             return self._sum(node, operand, letters)
         inner, body = letters[len(node.shape) :], self._operand(operand, letters)
         return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
@@ -391,6 +393,20 @@ class Writer:
         body = self._operand(operand, [*letters[: len(node.shape)], *inner])
         summed = [letter for letter in inner if letter != "0"]
         return Written(f"{self._style.sum(summed)} {body.within(_SUM + 11)}", _SUM + 10) if summed else body
+=======
+            if self._counts_ties_of_pool(operand.node):
+                self._page.notes.setdefault(TIES)
+            return Written(f"{self._style.sum(inner)} {body.within(_SUM + 11)}", _SUM + 10)
+        return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
+
+    def _counts_ties_of_pool(self, index: int) -> bool:
+        """Whether a node is 1 where an element of a max-pool's window is the maximum, else 0."""
+        op = self._equations[index].op
+        if not isinstance(op, ir.Map) or not op.expr.has(sp.Eq):
+            return False
+        maxima = [self._equations[o.node] for o in op.operands]
+        return any(isinstance(each.op, ir.Reduce) and each.op.kind == "max" and "max_pool" in each.operator for each in maxima)
+>>>>>>> fix-r
 
     def _gather(self, node: ir.Node, op: ir.Gather, letters: Sequence[str]) -> Written:
         """An element of the source; with a fill, that where the element would be outside."""
