@@ -20,8 +20,8 @@ class StaticSize:
     """A size that is a number in the trace.
 
     ``leaves`` are the first input with it and the first parameter or buffer with it at another axis, each with its shape: a channel count
-    and the side of a kernel can both be 3. ``computed_by`` is the first operator that computes a tensor with it, of shape ``result``, from tensors without
-    it, of shapes ``sources``. At least one of the three is there.
+    and the side of a kernel can both be 3. ``computed_by`` is the first operator that computes a tensor with it, of shape ``result``,
+    from tensors without it, of shapes ``sources``. At least one of the three is there.
     """
 
     number: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +76,7 @@ class EquationTable:
 def _is_range(layers: Sequence[str]) -> bool:
     """Whether three layers or more are numbered one after another, up or down."""
     numbers = [int(layer.rpartition(".")[2]) for layer in layers if layer.rpartition(".")[2].isdigit()]
-    steps = {after - before for before, after in zip(numbers, numbers[1:], strict=False)}
+    steps = {after - before for before, after in itertools.pairwise(numbers)}
     return len(numbers) == len(layers) > 2 and (steps == {1} or steps == {-1})
 
 

@@ -382,7 +382,6 @@ class Writer:
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
         self._page.needs_indices |= bool(node.shape)  # of which axis it is
         if kind == "sum":
-<<<<<<< HEAD
             return self._sum(node, operand, letters)
         inner, body = letters[len(node.shape) :], self._operand(operand, letters)
         return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
@@ -391,13 +390,10 @@ class Writer:
         """The sum over the inner axes; an axis of size 1 has the index 0 and is not summed over."""
         inner = ["0" if size == 1 else letter for size, letter in zip(node.inner, letters[len(node.shape) :], strict=True)]
         body = self._operand(operand, [*letters[: len(node.shape)], *inner])
+        if self._counts_ties_of_pool(operand.node):
+            self._page.notes.setdefault(TIES)
         summed = [letter for letter in inner if letter != "0"]
         return Written(f"{self._style.sum(summed)} {body.within(_SUM + 11)}", _SUM + 10) if summed else body
-=======
-            if self._counts_ties_of_pool(operand.node):
-                self._page.notes.setdefault(TIES)
-            return Written(f"{self._style.sum(inner)} {body.within(_SUM + 11)}", _SUM + 10)
-        return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
 
     def _counts_ties_of_pool(self, index: int) -> bool:
         """Whether a node is 1 where an element of a max-pool's window is the maximum, else 0."""
@@ -406,7 +402,6 @@ class Writer:
             return False
         maxima = [self._equations[o.node] for o in op.operands]
         return any(isinstance(each.op, ir.Reduce) and each.op.kind == "max" and "max_pool" in each.operator for each in maxima)
->>>>>>> fix-r
 
     def _gather(self, node: ir.Node, op: ir.Gather, letters: Sequence[str]) -> Written:
         """An element of the source; with a fill, that where the element would be outside."""
