@@ -21,6 +21,7 @@ CAUSAL = ", causal"
 _OPERANDS: Mapping[str, tuple[str, ...]] = {
     "aten.mm.default": ("self", "mat2"),
     "aten.bmm.default": ("self", "mat2"),
+    "aten._grouped_mm.default": ("self", "mat2"),
     "aten.addmm.default": ("mat1", "mat2"),
     "aten.baddbmm.default": ("batch1", "batch2"),
 }

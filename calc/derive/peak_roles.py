@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from calc.derive.analysis import Analysis
@@ -17,21 +18,28 @@ _LISTED = 4  # operators of temporary outputs that a reason names
 def reasons(analysis: Analysis, peaks: Sequence[PeakCandidate]) -> Iterator[str]:
     """Why each peak candidate is the sum of its roles."""
     trace = analysis.graph.traces[0]
-    outputs = dict(_temporaries(trace, {peak.event for peak in peaks}))
+    live = dict(_live(trace, {peak.event for peak in peaks}))
+    made = {event.storage: event.op for event in trace.events if event.change > 0}
+    saved = _origins(trace, analysis, {each.tensor.storage: made.get(each.tensor.storage, -1) for each in trace.saved})
     for peak in peaks:
-        places = dict.fromkeys(_operator(trace, op, analysis) for op in outputs[peak.event])
-        yield "; ".join(filter(None, (_LIVE, _temporary([*places]), _activation(analysis, peak.parts))))
+        at = live[peak.event]
+        places = dict.fromkeys(_operator(trace, at[storage], analysis) for storage in _of_role(trace, at, "temporary"))
+        activation = _activation(analysis, peak.parts, saved, _origins(trace, analysis, at))
+        yield "; ".join(filter(None, (_LIVE, _temporary([*places]), activation)))
 
 
-def _temporaries(trace: StepTrace, events: set[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Event → the operators that allocated the temporary storages that are live after it."""
+def _live(trace: StepTrace, events: set[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
+    """Event → the storages that are live after it, each with the operator that allocated it."""
     live: dict[int, int] = {}
     for i, event in enumerate(trace.events[: max(events, default=-1) + 1]):
-        if trace.storages[event.storage].role == "temporary":
-            live.pop(event.storage, None)
-            live |= {event.storage: event.op} if event.change > 0 else {}
+        live.pop(event.storage, None)
+        live |= {event.storage: event.op} if event.change > 0 else {}
         if i in events:
-            yield i, tuple(live.values())
+            yield i, dict(live)
+
+
+def _of_role(trace: StepTrace, storages: Iterable[int], role: str) -> list[int]:
+    return [storage for storage in storages if trace.storages[storage].role == role]
 
 
 def _operator(trace: StepTrace, op: int, analysis: Analysis) -> tuple[str, str]:
@@ -57,13 +65,39 @@ def _and(items: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _activation(analysis: Analysis, parts: Mapping[str, Poly]) -> str:
-    """How the activations relate to ``activations.bytes``, where all of those are live; empty elsewhere."""
-    saved = analysis.groups.get("activations.bytes", [])
-    inputs = sum((g.total for g in saved if MODEL_INPUT in g.label), start=analysis.algebra.constant(0))
+_Origin = tuple[str, str, str]  # operator, module path, bytes
+
+
+def _origins(trace: StepTrace, analysis: Analysis, made: Mapping[int, int]) -> Counter[_Origin]:
+    """The activations by what allocated them. The storages of a second step are others than those saved in the first."""
+    ops = trace.ops
+    places = ((ops[made[s]], trace.storages[s].nbytes) for s in _of_role(trace, made, "activation") if 0 <= made[s] < len(ops))
+    algebra = analysis.algebra
+    return Counter((bare_name(op.name), op.module_path, algebra.text(algebra.parse(nbytes))) for op, nbytes in places)
+
+
+def _activation(analysis: Analysis, parts: Mapping[str, Poly], saved: Counter[_Origin], live: Counter[_Origin]) -> str:
+    """How the activations relate to ``activations.bytes``, where they are as many bytes; empty elsewhere, and where several storages stand
+    for freed ones."""
+    groups = analysis.groups.get("activations.bytes", [])
+    inputs = sum((g.total for g in groups if MODEL_INPUT in g.label), start=analysis.algebra.constant(0))
     if "activations.bytes" in analysis.graph.unknown or parts.get("activation", 0) != analysis.totals.get("activations.bytes", 0) - inputs:
         return ""
-    if inputs == 0:
-        return "activation: all of activations.bytes" if saved else ""
-    text = analysis.fold.outer.text(analysis.fold(inputs)).replace("**", "^").replace("*", "·")
-    return f"activation: activations.bytes without the {text} bytes of model inputs, which count as input"
+    freed, others = saved - live, live - saved
+    if not groups or others.total() > 1:
+        return ""
+    all_of_them = f"activations.bytes without the {_written(inputs, analysis)} bytes of model inputs, which count as input"
+    whole = f"activation: {all_of_them if inputs != 0 else 'all of activations.bytes'}"
+    return "".join((whole, *(_in_place_of(freed, other, analysis) for other in others)))
+
+
+def _in_place_of(freed: Counter[_Origin], other: _Origin, analysis: Analysis) -> str:
+    """What is live in place of saved tensors that are freed already: by chance as many bytes."""
+    operator, path, _ = other
+    gone = sum((analysis.algebra.parse(nbytes) for _, _, nbytes in freed.elements()), start=analysis.algebra.constant(0))
+    where = analysis.module_paths.general(path)
+    return f"; {_written(gone, analysis)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
+
+
+def _written(poly: Poly, analysis: Analysis) -> str:
+    return analysis.fold.outer.text(analysis.fold(poly)).replace("**", "^").replace("*", "·")

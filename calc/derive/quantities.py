@@ -30,7 +30,7 @@ class Definition:
 QUANTITIES: dict[str, Definition] = {
     definition.name: definition
     for definition in (
-        Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
+        Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights counted once"),
         Definition(
             "parameters.active",
             Unit.ELEMENT,
@@ -103,7 +103,7 @@ _OTHER_MEANINGS = {
     "checkpoint.bytes": "payload of a checkpoint: the model alone",
     "memory.peak": "largest live bytes during the second forward",
     "memory.peak.first_step": "largest live bytes during the first forward",
-    "flops.step.total": "all arithmetic of one forward, which is the whole step",
+    "flops.step.total": "all arithmetic of the step, which is one forward and nothing else",
 }
 
 

@@ -23,8 +23,8 @@ _REFERENCE = re.compile(r"(?P<name>torch\._(?:refs|decomp)\.[\w.]+)(?:(?P<mark>[
 _EACH, _REDUCED = "one FLOP for each result element of each operation listed, those of {}", "n − 1 for a reduction of n"
 
 _TRANSFERS = (
-    "each operator reads the distinct elements it needs and writes its results, once each: number of equal tensors · bytes of one"
-    " element · shape"
+    "an operator reads the distinct elements of each tensor argument and writes each result, so that a tensor passed twice is read twice:"
+    " number of equal tensors · bytes of one element · shape"
 )
 _STORAGES = "a tensor takes the bytes of one element times its number of elements; a storage counts once"
 _REASONS = {
@@ -34,14 +34,15 @@ _REASONS = {
     "gradients.bytes": "the backward leaves a gradient of the weight's shape in .grad: bytes of one element times number of elements",
     "optimizer_state.bytes": "the optimizer keeps these tensors from step to step: bytes of one element times number of elements",
     "activations.bytes": "autograd still holds these tensors when the forward returns; a storage counts once",
-    "checkpoint.bytes": "the checkpoint has every storage of the model and of the optimizer once, and the number of the iteration",
+    "checkpoint.bytes": "the checkpoint has every storage once: those of the model, and in training those of the optimizer and the"
+    " number of the iteration",
 }
 
 _ACTIVE = {
     EXPERTS: "a token uses only the experts that its router chooses",
     TABLE: "an embedding table counts whole by convention, though a token reads few of its rows",
 }
-_READ = "every weight that the forward of a token reads counts whole"
+_READ = "each weight that the forward of one token reads is counted in full"
 
 
 class Reasons:

@@ -24,7 +24,7 @@ from calc.errors import NapkinError
 from calc.graph.step import bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
-from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum
+from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum, names
 
 _HOLDS = StepCheck("symbolic", "holds")
 
@@ -72,15 +72,17 @@ class StepMaker:
         if value != folded:
             if self._inner_value(direct) != after:
                 raise NapkinError(f"internal error: the step {str(place)!r} of {quantity} does not hold; please report it")
-            self._append(quantity, place, (direct, collected), StepReason(SUBSTITUTION, self._definitions()))
+            self._append(quantity, place, (direct, collected), StepReason(SUBSTITUTION, self._definitions(direct, collected)))
         return collected
 
     def _tree(self, folded: Poly) -> Expression:
         return tree(self.analysis.fold.outer, folded, self.analysis.graph.trip_counts)
 
-    def _definitions(self) -> str:
-        """Why a substitution holds: the definitions of the dimensions that are quotients."""
-        used = [f"{f.whole} = {f.part}·{f.quotient}" for f in self.analysis.graph.folds if f.quotient in self.sizes]
+    def _definitions(self, before: Expression, after: Expression) -> str:
+        """Why a substitution holds: the definitions of the dimensions that are quotients, as far as it replaces them."""
+        replaced = {*names(before)} ^ {*names(after)}
+        folds = [f for f in self.analysis.graph.folds if f.quotient in self.sizes]
+        used = [f"{f.whole} = {f.part}·{f.quotient}" for f in folds if not replaced.isdisjoint((f.whole, f.part, f.quotient))]
         return f"by definition {' and '.join(used)}" if used else "by the definition of the dimensions"
 
     def _append(
@@ -279,8 +281,8 @@ _POINTS, _MOST_DRAWN = 5, 1000
 
 _BY_ROLE = "live storages by role"
 _DOMINANCE = (
-    "memory peaks at one of these candidates: at every other operator, live bytes are at most those of one candidate, or the mean of"
-    " several, because their difference has no negative coefficient when each size x is written as 1 + y with y ≥ 0"
+    "memory peaks at one of these candidates: at every other operator, live bytes are at most those of some candidate, or a mean of"
+    " several; with each size x written as 1 + y, the difference has no negative coefficient, so it is at least 0 for all sizes from 1 on"
 )
 
 @dataclass(frozen=True, slots=True)

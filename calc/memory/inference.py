@@ -68,12 +68,14 @@ _BF16_BYTES = 2  # bytes of what stays in bf16
 
 @dataclass(frozen=True, slots=True)
 class InferenceTerm:
-    """One addend: ``expr`` in the model's dimensions, its value at the requested sizes, and the reason."""
+    """One addend: ``expr`` in the model's dimensions, its value at the requested sizes, and the reason. ``looked_up``: an embedding table,
+    of which a token reads a row."""
 
     label: str
     expr: str
     value: int
     because: str
+    looked_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
             raise UnknownQuantityError(f"{term.module_path[:60]}: no traced parameter has this name, so its shape is unknown")
         count = at_hand(term.expr, derivation.sizes)
         text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
-        lines.append(InferenceTerm(term.module_path, text, _value(text, sizes), because))
+        lines.append(InferenceTerm(term.module_path, text, _value(text, sizes), because, parameter in tables))
     return _amount(name, lines)
 
 

@@ -100,8 +100,9 @@ _MATMUL = ("flops.forward.matmul", "flops.backward.matmul")
 
 
 def matmul(derivation: Derivation) -> int | None:
-    """The matmul FLOPs of forward and backward; ``None`` if one of them is unknown."""
-    names = [name for name in _MATMUL if name in derivation.quantities]
+    """The matmul FLOPs of forward and, in training, backward; ``None`` if one of them is unknown."""
+    run = _MATMUL if derivation.options.get("mode", TRAIN) == TRAIN else _MATMUL[:1]
+    names = [name for name in run if name in derivation.quantities]
     values = [derivation[name].value for name in names]
     return None if None in values else sum(value for value in values if value is not None)
 

@@ -345,7 +345,7 @@ def _symbols(
     rows += [_undeclared(name, sizes) for name in sorted(set(used) - declared_names)]
     for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step.after))).items():
         meaning = f"live bytes at the largest peak candidate of {name}; {letter}₂ at the second largest, and so on"
-        rows.append(SymbolRow(formula(Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
+        rows.append(SymbolRow(formula(Name(f"{letter}_1")), meaning, "byte", "see its step", "derived"))
     if layers:
         index = TypesetFormula(("ℓ",), lambda: FormulaPieces(((marks.command(r"\ell"),),)))
         rows.append(SymbolRow(index, "index of the layer in a sum", "count", "1, 2, …", "index of a sum"))
@@ -378,7 +378,7 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
             yield f"{name} is unknown: {derivation[name].unknown}." if is_unknown else f"{name}: {derivation[name].reason}."
     for v in verdicts.values():
         if v.verdict == "not measured" and v.derived is not None:
-            yield f"{v.quantity} is derived and was not measured ({v.because or 'no instrument'})."
+            yield f"{v.quantity} is derived but not measured ({v.because or 'no instrument'})."
     yield from NOT_COVERED
 
 

@@ -61,6 +61,7 @@ class DesignSection:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     recommendation: str
     otherwise: str
+    kernels: str
 
     @property
     def varied(self) -> str:
@@ -105,6 +106,7 @@ def design_section(
         columns=columns,
         rows=rows,
         recommendation=_recommendation(derivation, peak.value, levers, story.levers, board),
+        kernels=story.kernels.strip(),
         otherwise=_otherwise(derivation, batches[board.id]),
     )
 
@@ -182,7 +184,7 @@ def _sentences(derivation: Derivation, board: Accelerator, story: PeakStory) -> 
     yield (ClaimPart(f"{when}Its largest parts: {largest}.".replace("`", "")),)
     yield tuple(_fit(derivation, board))
     yield (
-        ClaimPart("It executes "),
+        ClaimPart("The step executes "),
         *_claims(derivation, [("flops.step.total", ""), ("flops.forward.matmul", " are matmuls of the forward")], ", of which "),
         ClaimPart("."),
     )
@@ -214,7 +216,7 @@ def _claims(derivation: Derivation, names: Sequence[tuple[str, str]], last: str 
 def _fit(derivation: Derivation, board: Accelerator) -> Iterator[ClaimPart]:
     peak = derivation["memory.peak"].value or 0
     room = board.memory - peak
-    yield ClaimPart(f"{board.name} has ")
+    yield ClaimPart(f"The {board.name} has ")
     yield ClaimPart("", capacity(board.memory), "device.memory")
     yield ClaimPart(": the step fits and leaves " if room >= 0 else ", and the step does not fit: it needs ")
     expr = "device.memory - m.memory.peak" if room >= 0 else "m.memory.peak - device.memory"

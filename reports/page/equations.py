@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,10 +36,13 @@ class EquationRow:
     because: str = ""
 
 
+_GRADIENTS = "Gradients, from the loss back"
+
+
 @dataclass(frozen=True, slots=True)
 class EquationTable:
-    """The equations of a ``layer``, which are those of every one that matches ``pattern`` and of those in ``equal``. ``others``: layers
-    that have them with other widths."""
+    """The equations of a ``layer``, which are those of the layers ``alike`` and of those in ``equal``. ``pattern``: what all layers in
+    ``alike`` match, where every layer that matches it has these equations. ``others``: layers that have them with other sizes."""
 
     direction: str
     layer: str
@@ -46,19 +50,34 @@ class EquationTable:
     rows: tuple[EquationRow, ...]
     equal: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         layer = f": {self.layer}" if self.layer else ""
-        pattern = f", as in every {self.pattern}" if self.pattern else ""
-        equal = f", as in {', '.join(self.equal)}" if self.equal else ""
-        others = f"; with other widths: {', '.join(self.others)}" if self.others else ""
-        return f"{self.direction}{layer}{pattern}{equal}{others}"
+        same = [*([self._alike] if self._alike else []), *self.equal]
+        equal = f", as in {', '.join(same)}" if same else ""
+        others = f"; with other sizes: {', '.join(self.others)}" if self.others else ""
+        return f"{self.direction}{layer}{equal}{others}"
 
     @property
     def layers(self) -> str:
         """All layers of the table, or its direction where it is of no layer."""
-        return f"{self.layer} and every {self.pattern}" if self.pattern else self.layer or self.direction
+        return f"{self.layer} and {self._alike}" if self._alike else self.layer or self.direction
+
+    @property
+    def _alike(self) -> str:
+        """The layers beside ``layer``, in words: ``every h.*``, ``layer1.2``, ``layer3.2 to layer3.5``."""
+        if self.pattern:
+            return f"every {self.pattern}"
+        return f"{self.alike[0]} to {self.alike[-1]}" if _is_range(self.alike) else ", ".join(self.alike)
+
+
+def _is_range(layers: Sequence[str]) -> bool:
+    """Whether three layers or more are numbered one after another, up or down."""
+    numbers = [int(layer.rpartition(".")[2]) for layer in layers if layer.rpartition(".")[2].isdigit()]
+    steps = {after - before for before, after in itertools.pairwise(numbers)}
+    return len(numbers) == len(layers) > 2 and (steps == {1} or steps == {-1})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +88,17 @@ class ModelSection:
     notes: tuple[str, ...]
     why: str
     numbers: StaticSizeTable = NO_STATIC_SIZES
+
+    @property
+    def title(self) -> str:
+        """The heading of the section."""
+        return "Model and gradients" if self.gradients or not self.tables else "Model"
+
+    @property
+    def gradients(self) -> str:
+        """What a sentence on the equations adds of gradients; empty where the step has none."""
+        has_some = any(table.direction == _GRADIENTS for table in self.tables)
+        return ", and the gradients of the loss by the chain rule" if has_some else ""
 
     @property
     def notation(self) -> str:
@@ -97,7 +127,7 @@ def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, num
 
 def one_of_each_kind(section: ModelSection) -> ModelSection:
     """The section with the first of the tables whose equations are the same but for the layers in their names. Its title names the others,
-    and says which have other widths."""
+    and says which have other sizes."""
     kinds: dict[tuple[str, ...], list[EquationTable]] = {}
     for table in section.tables:
         kinds.setdefault(tuple(_LAYER.sub("#", row.equation) for row in table.rows), []).append(table)
@@ -106,12 +136,12 @@ def one_of_each_kind(section: ModelSection) -> ModelSection:
 
 def _for_all(first: EquationTable, others: Sequence[EquationTable]) -> EquationTable:
     """The first of tables with the same equations, which names the others."""
-    equal = [table for table in others if _widths(table) == _widths(first)]
-    wider = [table for table in others if table not in equal]
-    return replace(first, equal=tuple(table.layers for table in equal), others=tuple(table.layers for table in wider))
+    equal = [table for table in others if _sizes(table) == _sizes(first)]
+    rest = [table for table in others if table not in equal]
+    return replace(first, equal=tuple(table.layers for table in equal), others=tuple(table.layers for table in rest))
 
 
-def _widths(table: EquationTable) -> list[tuple[str, str]]:
+def _sizes(table: EquationTable) -> list[tuple[str, str]]:
     return [(row.shape, row.flops) for row in table.rows]
 
 
@@ -137,16 +167,31 @@ def elsewhere(section: ModelSection, model: str) -> ModelSection:
 def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
     parts = entries(derived, forward_only=mode != TRAIN), entries(derived, matrix=True, forward_only=mode != TRAIN)
     matrix = {id(entry): of for entry, of in zip(*parts, strict=True)}
-    for group in groups(parts[0]):
+    every = groups(parts[0])
+    for group in every:
         shown = [matrix[id(entry)] if entry.equation.flops != 0 else entry for entry in group.entries]
-        yield _table(group, tuple(_row(entry) for entry in shown))
+        yield _table(group, every, tuple(_row(entry) for entry in shown))
 
 
-def _table(group: EquationGroup, rows: tuple[EquationRow, ...]) -> EquationTable:
-    """Of equal layers, the one whose equations follow is named: they read the layer before it, or the gradient of the layer after it."""
-    direction = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
-    alike = len(group.layers) > 1
-    return EquationTable(direction, group.layers[0] if alike else group.title, group.title if alike else "", rows)
+def _table(group: EquationGroup, every: Sequence[EquationGroup], rows: tuple[EquationRow, ...]) -> EquationTable:
+    """Of equal layers, the one whose equations follow is named: they read the layer before it, or the gradient of the layer after it.
+    ``every``: the groups of both directions, among which may be more layers of the same pattern."""
+    direction = "Forward" if _is_forward(group) else _GRADIENTS
+    if len(group.layers) < 2:
+        return EquationTable(direction, group.title, "", rows)
+    matching = {layer for each in every if _is_forward(each) == _is_forward(group) for layer in each.layers if _matches(layer, group.title)}
+    pattern = group.title if matching <= set(group.layers) else ""
+    return EquationTable(direction, group.layers[0], pattern, rows, alike=group.layers[1:])
+
+
+def _is_forward(group: EquationGroup) -> bool:
+    return group.entries[0].kind == FORWARD
+
+
+def _matches(layer: str, pattern: str) -> bool:
+    """Whether a layer is one of ``h.*``."""
+    parent, _, number = layer.rpartition(".")
+    return number.isdigit() and f"{parent}.*" == pattern
 
 
 def _row(entry: EquationEntry) -> EquationRow:

@@ -34,15 +34,17 @@ def _lighter(page: Page) -> Iterator[Page]:
         yield page
     page = replace(page, chapters=tuple(replace(c, otherwise=None) for c in page.chapters))
     yield page
-    page = replace(page, chapters=tuple(_without_table(c) if c.aside else c for c in page.chapters))
+    page = replace(page, chapters=tuple(map(_without_table, page.chapters)))
     yield page
     if page.equations.tables:
         yield replace(page, equations=elsewhere(page.equations, page.model))
 
 
 def _without_table(chapter: Chapter) -> Chapter:
-    """The chapter without its table by module path, which is where its steps are."""
-    if not chapter.terms or not chapter.steps:
+    """The chapter without its table by module path, where its steps are elsewhere; that of a total has the terms of its first step."""
+    if chapter.quantity.endswith(".total") and chapter.steps and not chapter.aside:
+        return replace(chapter, terms=(), same_table=None)
+    if not chapter.aside or not chapter.terms or not chapter.steps:
         return chapter
     titles = {**chapter.titles, "aside": f"{chapter.titles['terms']} and {chapter.titles['aside']}"}
     return replace(chapter, terms=(), same_table=None, titles=titles)

@@ -263,8 +263,9 @@ def _simulated(timeline: Timeline) -> Iterator[str]:
     steady = timeline.allocated[-1]
     rounding, cached = (bytes_text(n) for n in (steady.rounding, steady.cached))
     yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
-    yield f"Rounding adds {rounding} to the steady peak; a further {cached} are reserved but not allocated at the same time."
-    yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
+    yield f"Rounding adds {rounding} to the steady peak; another {cached} are reserved but not allocated at that time."
+    if any(phase == "optimizer" for phase, _, _ in timeline.phases):
+        yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
     workspaces = " or ".join(f"{w.label} {bytes_text(w.nbytes)} ({w.when})" for w in WORKSPACES)
     yield f"Library workspaces come on top: {workspaces}. CUDA kernels may save other tensors than the CPU kernels traced here."
 

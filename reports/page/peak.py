@@ -48,7 +48,8 @@ class LeverRow:
 @dataclass(frozen=True, slots=True)
 class PeakStory:
     """The peak in words: its size ``read``, when it is, its largest parts, the largest term of its closed form, fit, what lowers it.
-    ``bound``: the peak without its largest tensors. ``target``: the chapter that derives it. Names of code are between backticks."""
+    ``kernels``: whose kernels it is by, if not the device's. ``bound``: the peak without its largest tensors. ``target``: the chapter that
+    derives it. Names of code are between backticks."""
 
     read: str
     when: str
@@ -56,6 +57,7 @@ class PeakStory:
     term: TypesetFormula | None
     term_share: str
     fit: str
+    kernels: str
     bound: str
     best: str
     levers: tuple[LeverRow, ...]
@@ -85,7 +87,8 @@ def peak_story(
         parts=largest_parts(derivation, quantity.value, exact, candidate),
         term=formula(largest[0]) if largest is not None else None,
         term_share=numbers.percent(Fraction(largest[1], quantity.value)) if largest is not None else "",
-        fit=f"{_fit(quantity.value, board)}{_by(derivation, board)}",
+        fit=_fit(quantity.value, board),
+        kernels=_by(derivation, board),
         bound=_bound(quantity.value, exact) if exact is not None else "",
         best=_best(derivation, quantity.value, levers, bounds, board),
         levers=(

@@ -32,8 +32,10 @@ class PeakCandidateView:
     @property
     def because(self) -> str:
         """Why it is ``base`` plus ``change``."""
-        if not self.by_role:
-            return "each role has as many live bytes as at the other candidate"
+        if self.base is not None and not self.by_role:
+            if (self.step.quantity, self.base.step.quantity) == ("memory.peak.first_step", "memory.peak"):
+                return "the first step has the same storages live here as the second"
+            return f"as many bytes of each role are live as at {subscripted(self.base.name.name)}"
         return "between the two candidates, live bytes change by what is allocated less what is freed"
 
 

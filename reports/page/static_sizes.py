@@ -47,8 +47,7 @@ def _origins(static: StaticSize, program: Program) -> list[tuple[str, str]]:
         name = bare_name(static.computed_by.name)
         sources = ", ".join(_shape(shape, program) for shape in static.sources)
         origins.append((f"{name} at {static.computed_by.module_path}", f"{sources} → {_shape(static.result, program)}"))
-    if static.leaf is not None:
-        origins.append((f"{static.leaf.role} {static.leaf.name}", _shape(static.shape, program)))
+    origins.extend((f"{leaf.role} {leaf.name}", _shape(shape, program)) for leaf, shape in static.leaves)
     return origins
 
 

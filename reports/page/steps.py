@@ -99,7 +99,7 @@ def _sides(step: Step, moments: Mapping[Expression, PeakCandidateView], moment: 
     """The two sides of a step, with the short name of each form that another step derives."""
     if moment is not None and moment.base is not None:
         base = moment.base.name
-        return Sum((Labelled(base, "as there"), *moment.by_role)), Sum((base, *moment.change))
+        return Sum((Labelled(base, f"as at {subscripted(base.name)}"), *moment.by_role)), Sum((base, *moment.change))
     after = named(step.after, moments)
     if not (is_maximum(step.before) and is_maximum(step.after)) or len(step.before.arguments) != len(step.after.arguments):
         return step.before, after

@@ -25,6 +25,7 @@ MERGED = "(a b) is one index over axes a and b, row-major"
 CONCATENATED = "[x; y] is x and y concatenated along the axis in whose index they differ"
 INDICATOR = "[a = b] is 1 where a = b, else 0"
 RUNNING = "Σ_a≤b is a running sum: over all a up to b"
+TIES = "where several elements of a max-pool's window are the maximum, they share the gradient here; torch gives it to the first"
 NOISE = "noise is what a dropout or another operator draws at random, anew in each step"
 
 
@@ -84,6 +85,7 @@ class Writer:
         self._unnamed = unnamed
         self._names = derived.names_of_every_step if raw else derived.names
         self._letters = Letters(derived.program, frozenset(self._names.of.values()))
+        self._of_layer = {relative(name, layer) for name in self._names.of.values() if layer and name.startswith(f"{layer}.")}
         self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
@@ -142,7 +144,8 @@ class Writer:
 
     def _gradient_line(self, target: int) -> EquationLine:
         step = self._derived.of[target]
-        letters = self._start(target)
+        shape = self._equations[target].shape
+        letters = ["0" if size == 1 else letter for size, letter in zip(shape, self._start(target), strict=True)]
         left = self._indexed(self._style.gradient(self._called(target)), letters)
         if step.node is None:
             return EquationLine(left, "0", self._shape(target), sp.Integer(0))
@@ -212,6 +215,8 @@ class Writer:
     def _within_layer(self, node: int, written: str) -> str:
         """The name of a tensor in its layer, unless that is the name of a size or of an index: W is the width of the image, b a row."""
         shown, op = relative(written, self._layer), self._equations[node].op
+        if shown in self._of_layer and shown == written and not self._unnamed:
+            return f"model.{shown}"  # X of the model, where the layer has an X too
         if shown == written or (len(shown) > 1 and shown not in self._derived.program.define):
             return shown
         if shown.isascii() and shown.islower() and isinstance(op, ir.Leaf) and op.role == "parameter":
@@ -359,7 +364,7 @@ class Writer:
         if product.batch:
             batch = [letters[label] for label in product.batch]
             self._page.batch.update(batch)
-            self._explain(f"a product of matrices is taken for each {_listed(batch)} where both have that axis")
+            self._explain(f"a product of matrices is taken for each {_listed(batch)} that both and the result have")
         factors = [
             self._operand(operands[i], letters).within(_PRODUCT) + (self._style.transposed if transposed else "")
             for i, transposed in zip((product.left, product.right), product.transposed, strict=True)
@@ -376,10 +381,27 @@ class Writer:
 
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
         self._page.needs_indices |= bool(node.shape)  # of which axis it is
-        inner, body = letters[len(node.shape) :], self._operand(operand, letters)
         if kind == "sum":
-            return Written(f"{self._style.sum(inner)} {body.within(_SUM + 11)}", _SUM + 10)
+            return self._sum(node, operand, letters)
+        inner, body = letters[len(node.shape) :], self._operand(operand, letters)
         return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
+
+    def _sum(self, node: ir.Node, operand: Operand, letters: Sequence[str]) -> Written:
+        """The sum over the inner axes; an axis of size 1 has the index 0 and is not summed over."""
+        inner = ["0" if size == 1 else letter for size, letter in zip(node.inner, letters[len(node.shape) :], strict=True)]
+        body = self._operand(operand, [*letters[: len(node.shape)], *inner])
+        if self._counts_ties_of_pool(operand.node):
+            self._page.notes.setdefault(TIES)
+        summed = [letter for letter in inner if letter != "0"]
+        return Written(f"{self._style.sum(summed)} {body.within(_SUM + 11)}", _SUM + 10) if summed else body
+
+    def _counts_ties_of_pool(self, index: int) -> bool:
+        """Whether a node is 1 where an element of a max-pool's window is the maximum, else 0."""
+        op = self._equations[index].op
+        if not isinstance(op, ir.Map) or not op.expr.has(sp.Eq):
+            return False
+        maxima = [self._equations[o.node] for o in op.operands]
+        return any(isinstance(each.op, ir.Reduce) and each.op.kind == "max" and "max_pool" in each.operator for each in maxima)
 
     def _gather(self, node: ir.Node, op: ir.Gather, letters: Sequence[str]) -> Written:
         """An element of the source; with a fill, that where the element would be outside."""

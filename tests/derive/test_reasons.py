@@ -104,7 +104,7 @@ def test_a_table_counts_whole_among_active_parameters_by_convention(derived: Der
 
     table = because(gpt2, "parameters.active", "transformer.wpe.weight")
     assert table == "an embedding table counts whole by convention, though a token reads few of its rows"
-    assert reasons == {table, "every weight that the forward of a token reads counts whole"}
+    assert reasons == {table, "each weight that the forward of one token reads is counted in full"}
 
 
 @pytest.mark.slow
@@ -152,6 +152,13 @@ def test_a_peak_candidate_says_whose_outputs_are_temporary(derived: Derived) -> 
         "; temporary: outputs of ones_like, nll_loss_backward and _log_softmax_backward_data at (loss);"
         " activation: activations.bytes without the 16·B·T bytes of model inputs, which count as input"
     )
+
+
+def test_what_is_live_in_place_of_a_freed_tensor_of_its_size_is_named(derived: Derived) -> None:
+    """The mean squared error is reduced in the buffer of its B·K elements, which is live when the prediction is freed."""
+    reason = because(derived("two-layer"), "memory.peak", "backward, after mm at (model)")
+
+    assert reason.endswith("; 4·B·K of these bytes are freed already, and as many are of the output of mse_loss at (loss)")
 
 
 def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activations(derived: Derived) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+import torch
 from torch import nn
 
 import calc
@@ -272,6 +273,53 @@ def test_a_correction_names_no_product_that_is_counted_and_taken_away():
     comparison = {c.rule.name: c for c in compare(sample.derivation(quantities=quantities))}["6ND"]
 
     assert "the rule has no such term: Q Kᵀ, P V, dP and 3 more" in [d.because for d in comparison.differences]
+
+
+class Convolutions(nn.Module):
+    """Two of 3 × 3 weights: from 3 channels to c, then from c to c."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x):
+        return self.second(self.first(x)).square().mean()
+
+
+@pytest.fixture(scope="module")
+def convolutions():
+    dims = {"B": 2, "c": 4, "S": 6}
+    inputs, loss = lambda n: (torch.randn(n.B, 3, n.S, n.S),), lambda module, x: module(x)
+    return {c.rule.name: c for c in compare(calc.derive(calc.Spec("convolutions", dims, lambda n: Convolutions(n.c), inputs, loss)))}
+
+
+def test_a_gradient_that_is_not_computed_has_a_label_of_its_own(convolutions):
+    """2·3·9 = 54 for each of x ⋆ w, dx and dw, 162 in all, of which 54 are subtracted again."""
+    comparison = convolutions["6BN"]
+    step = next(s for s in comparison.steps if s.place.path == "first")  # of the two, the larger
+    parts = {term.label: tree.text(term.body) for term in step.before.terms}
+    missing = next(d for d in comparison.differences if d.kind == "not computed")
+
+    labels = ["x ⋆ w", "dw = x ⋆ dy", "dx if it were computed"]
+    assert dict.fromkeys(labels, "54*B*c*S**2") == parts
+    assert "162*B*c*S**2" == tree.text(step.after)
+    assert ("54*B*c*S**2", ("first",)) == (missing.expr, missing.module_paths)
+    assert step.because.endswith("; autograd does not compute dx, so a term of its own subtracts it")
+
+
+def test_a_convolution_applies_a_weight_at_every_position(convolutions):
+    because = {d.module_paths: d.because for d in convolutions["6BN"].differences if d.kind == "dropped"}
+
+    of_second = "N counts each weight once per data point; the convolution applies it at every position of its result"
+    assert of_second == because["second",]
+    assert because["first",].startswith(of_second)
+
+
+def test_the_module_of_a_missing_gradient_is_named_once(convolutions):
+    """Its reason has it, so the assumption adds none."""
+    (judgment,) = (a.judgment for a in convolutions["6BN"].assumptions if a.statement == "every layer's input needs its gradient")
+
+    assert 1 == judgment.because.count("at first")
 
 
 def _deep_linear(what, expr):

@@ -170,7 +170,7 @@ def test_the_rows_of_attention_have_the_names_of_their_tensors(derived: Derived)
     assert ["Q, K, V", "log-sum-exp", "O"] == names
     assert because == (
         "Q: P is recomputed from Q Kᵀ, and dK = dSᵀ Q; K: P is recomputed from Q Kᵀ, and dQ = dS K; V: dP = dO Vᵀ needs V;"
-        " log-sum-exp: P = exp(scale · Q Kᵀ − log Σ exp) needs the log-sum-exp of each row; O: dS = P ⊙ (dP − Σ dO ⊙ O) needs O;"
+        " log-sum-exp: P = exp(scale · Q Kᵀ − log Σ exp) needs the log-sum-exp of each row; O: dS = P ⊙ (dP − Σ dO ⊙ O) · scale needs O;"
         " a storage counts once"
     )
 

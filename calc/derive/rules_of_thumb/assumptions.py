@@ -82,7 +82,7 @@ def _no_difference(step: ComparedStep, *kinds: str) -> Judgment:
     if not these:
         return Judgment(True, "")
     largest = max(these, key=lambda d: abs(d.value))
-    at = f", at {largest.module_paths[0]}" if largest.module_paths and largest.kind != ADDED else ""
+    at = f", at {largest.module_paths[0]}" if largest.module_paths and largest.kind not in (ADDED, NOT_COMPUTED) else ""
     others = len(these) - 1
     more = f"; {others} more {'terms are' if others > 1 else 'term is'} listed below" if others else ""
     return Judgment(False, f"{largest.because}{at}{more}", Fraction(sum(d.value for d in these), step.exact))

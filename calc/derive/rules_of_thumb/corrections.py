@@ -7,7 +7,7 @@ monomial by monomial what the rule omits, adds or counts differently.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.derive.names import StepPlace
@@ -25,6 +25,10 @@ from calc.units import Unit
 
 LISTED = 8
 NAMED = 3
+
+_CONVOLUTION = "⋆"
+_IF_COMPUTED = " if it were computed"
+_MISSING = {frozenset({"dw"}): "dx", frozenset({"dx"}): "dw"}  # the gradient that is missing beside the one that is computed
 
 Key = tuple[tuple[str, int], ...]
 
@@ -95,7 +99,7 @@ class _Bridge:
         skipped = list(self._skipped())
         yield from skipped
         # As if every matrix multiplication had both gradients: the remaining differences have other reasons.
-        polynomials = [*self._polys, *((self._like(c.module_paths[0]), -c.poly) for c in skipped)]
+        polynomials = [*self._polys, *((self._not_computed(c.module_paths[0]), -c.poly) for c in skipped)]
         monomials = _by_monomial([(a, p) for a, p in polynomials], self._monomials)
         counted = dict(self._monomials(self._rule))
         dropped: dict[str, list[tuple[Addend, Poly]]] = {}
@@ -145,8 +149,12 @@ class _Bridge:
                 totals[addend.module_path] = totals.get(addend.module_path, self._zero) + poly
         return totals
 
-    def _like(self, module_path: str) -> Addend:
-        return next(a for a in self._addends if a.module_path == module_path and a.quantity == "flops.forward.matmul")
+    def _not_computed(self, module_path: str) -> Addend:
+        """The gradient that autograd does not compute at ``module_path``, as an addend of its own."""
+        at_path = [a for a in self._addends if a.module_path == module_path]
+        forward = next(a for a in at_path if a.quantity == "flops.forward.matmul")
+        computed = {a.label[:2].lower() for a in at_path if a.quantity.startswith("flops.backward")}
+        return replace(forward, quantity=NOT_COMPUTED, label=_MISSING.get(frozenset(computed), "the gradient") + _IF_COMPUTED)
 
     def _dropped(self, reason: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
         labels = [a.label if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
@@ -160,7 +168,18 @@ class _Bridge:
         because = f"the {self._exact.rule.noun} has no such term: {terms}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {terms}"
-        return self._correction(DROPPED, reason, self._labelled_sum(shown), total, module_paths, because)
+        elif self._is_convolution(addends):
+            because = f"N counts each weight once per {self._each()}; the convolution applies it at every position of its result"
+        return self._correction(DROPPED, reason, self._labelled_sum(shown), total, module_paths, because + _subtracted(addends))
+
+    def _is_convolution(self, addends: Sequence[Addend]) -> bool:
+        """Whether the rule counts weights and every addend is a convolution or a gradient that is missing there."""
+        products = [a for a in addends if a.quantity != NOT_COMPUTED]
+        return bool(self._owners) and self._exact.rule.unit is Unit.FLOP and all(_CONVOLUTION in a.label for a in products)
+
+    def _each(self) -> str:
+        """The sample that N is counted for."""
+        return "token" if "T" in self._exact.rule.needs else "data point"
 
     def _added(self, key: Key, rule: Fraction) -> _Correction:
         monomials = [
@@ -173,8 +192,7 @@ class _Bridge:
         noun = self._exact.rule.noun
         because = f"the {noun} counts it; the exact count has no such term"
         if owners and self._exact.rule.unit is Unit.FLOP:
-            each = "token" if "T" in self._exact.rule.needs else "data point"
-            because = f"the {noun} counts it for {_some(list(owners))}, which no matrix multiplication uses once per {each}"
+            because = f"the {noun} counts it for {_some(list(owners))}, which no matrix multiplication uses once per {self._each()}"
         complete = sum(owners.values(), start=self._zero) == total
         before = self._labelled_sum(owners) if complete else self._common.tree(total)
         return self._correction(ADDED, _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
@@ -185,7 +203,7 @@ class _Bridge:
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
         in_rule, in_count = f"{_grouped(rule)} in the {self._exact.rule.noun}{counted}", f"{_grouped(exact)} in the exact count"
-        because = f"the coefficient is {in_rule} and {in_count}: {terms}"
+        because = f"the coefficient is {in_rule} and {in_count}: {terms}{_subtracted(addends)}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
@@ -289,6 +307,12 @@ def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
     for a, coefficient in addends:
         net[a.module_path, a.label] = net.get((a.module_path, a.label), Fraction(0)) + coefficient
     return [a for a, _ in addends if net[a.module_path, a.label]]
+
+
+def _subtracted(addends: Sequence[Addend]) -> str:
+    """That an addend which autograd does not compute is subtracted, after a semicolon; empty where there is none."""
+    missing = list(dict.fromkeys(a.label.removesuffix(_IF_COMPUTED) for a in addends if a.quantity == NOT_COMPUTED))
+    return f"; autograd does not compute {_some(missing)}, so a term of its own subtracts it" if missing else ""
 
 
 def _sum(trees: Sequence[Expression]) -> Expression:

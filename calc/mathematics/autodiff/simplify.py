@@ -336,8 +336,8 @@ class _Work:
 
 
 def _is_mean(poly: Poly, s: sp.Symbol, total: Total) -> bool:
-    """Whether a sum stands only where it is divided by how many addends it has."""
-    if all(size == 1 for size in total.sizes):
+    """Whether a sum is only ever divided by its number of addends. A sum that divides is none: g/Σ ties is shorter than g/(9·mean ties)."""
+    if all(size == 1 for size in total.sizes) or any(dict(m).get(s, 0) < 0 for m in poly):
         return False
     ((sizes, _),) = expand(sp.Mul(*total.sizes)).items()
     return all(dict(m).get(s, 0) == 0 or all(dict(m).get(f, 0) <= -p for f, p in sizes) for m in poly)

@@ -304,3 +304,8 @@ def test_system_20_quantized_inference(lab: Lab) -> None:
     speeds = [Fraction(answers[f"tokens per second at most, {form}"]) for form in ("bf16", "int8", "int4")]
     assert speeds == sorted(speeds)
     assert speeds[2] < 4 * speeds[0]
+
+
+def test_a_token_reads_all_weights_but_the_embedding_table() -> None:
+    """Llama 3 8B in bf16: 8,030,261,248 parameters less the 128,256 rows of 4,096, two bytes each."""
+    assert 2 * (8_030_261_248 - 128_256 * 4_096) == Lab().read_each_token("llama3-8b", {"B": 1, "T": 8192}, "bf16")

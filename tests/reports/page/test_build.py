@@ -188,7 +188,7 @@ def test_every_step_names_a_rule_that_is_listed(page):
 def test_unknown_quantities_and_unmeasured_ones_are_listed_as_not_covered(page):
     """With their reasons."""
     assert f"flops.forward.causal is unknown: {sample.NO_MASK}." in page.not_covered
-    assert "memory.peak is derived and was not measured (no CUDA device)." in page.not_covered
+    assert "memory.peak is derived but not measured (no CUDA device)." in page.not_covered
 
 
 def test_terms_close(page):

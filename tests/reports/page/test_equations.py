@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 
 import torch
@@ -13,7 +14,8 @@ from calc.mathematics.gradients import gradients
 from calc.symbolic.algebra import symbol
 from reports.jobs import job
 from reports.page import equations
-from reports.page.equations import ModelSection, equations_document, model_section
+from reports.page.equations import EquationTable, ModelSection, equations_document, model_section
+from reports.typeset.equations import TIES
 from reports.typeset.letters import flops_text, size_text
 from reports.typeset.numbers import NBSP
 from tests.mathematics.autodiff.models import MODELS
@@ -56,6 +58,44 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
     assert ["L = 2 in these equations only; all other sizes are symbols."] == [
         note.replace(NBSP, " ") for note in section.notes
     ]
+
+
+def test_layers_that_are_alike_are_named_unless_they_are_all_of_a_pattern() -> None:
+    """The first layer of a stage may have a downsample, which the rest of it does not have."""
+    table = EquationTable("Forward", "layer1.1", "", (), alike=("layer1.2",))
+    backward = replace(table, layer="layer3.5", alike=("layer3.4", "layer3.3", "layer3.2", "layer3.1"))
+
+    assert ("Forward: layer1.1, as in layer1.2", "layer1.1 and layer1.2") == (table.title, table.layers)
+    assert "Forward: layer3.5, as in layer3.4 to layer3.1" == backward.title
+    assert "Forward: layer1.1, as in layer1.2; with other sizes: layer2.1" == replace(table, others=("layer2.1",)).title
+    assert "Forward: layer1.1, as in every layer1.*" == replace(table, pattern="layer1.*").title
+
+
+def test_every_layer_of_a_pattern_is_claimed_only_where_all_have_the_equations() -> None:
+    """Of three layers the first has a linear map in place of its skip connection."""
+    spec = calc.Spec(
+        name="stack",
+        dims={"B": 2, "c": 4, "S": 8},
+        build=lambda n: nn.Sequential(OrderedDict(layer=nn.Sequential(*(_Block(n.c, i == 0) for i in range(3))))),
+        inputs=lambda n: (torch.randn(n.B, n.c),),
+        loss=lambda model, x: model(x).square().mean(),
+    )
+    titles = [table.title for table in model_section(gradients(spec)).tables]
+
+    assert "Forward: layer.1, as in layer.2" in titles
+    assert not [title for title in titles if "every" in title]
+
+
+class _Block(nn.Module):
+    """A linear layer, the first with a second one beside it."""
+
+    def __init__(self, c: int, first: bool) -> None:
+        super().__init__()
+        self.fc = nn.Linear(c, c)
+        self.down = nn.Linear(c, c) if first else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.fc(x)) + (x if self.down is None else self.down(x))
 
 
 def test_a_step_without_a_backward_has_the_forward_alone() -> None:
@@ -107,6 +147,22 @@ def test_a_convolution_has_indices() -> None:
 
     assert "Σ_j,n,m X'[b,j,h,w,n,m] 0.W[i,j,n,m] + bias[i]" == rows["Y[b,i,h,w]"]
     assert "Σ_b,h,w X'[b,j,h,w,n,m] ∂ℒ/∂Y[b,i,h,w]" == rows["∂ℒ/∂0.W[i,j,n,m]"]
+
+
+def test_the_gradient_of_a_max_pool_divides_by_the_number_of_ties() -> None:
+    """A count, Σ 1, rather than 9 times a mean of it; a note says what torch does instead."""
+    spec = calc.Spec(
+        name="pool",
+        dims={"B": 2, "c": 4, "S": 8},
+        build=lambda n: nn.Sequential(nn.Conv2d(3, n.c, 3, padding=1), nn.MaxPool2d(3, 2, 1)),
+        inputs=lambda n: (torch.randn(n.B, 3, n.S, n.S),),
+        loss=lambda model, x: model(x).square().mean(),
+    )
+    (row,) = (row for table in model_section(gradients(spec)).tables for row in table.rows if TIES in row.notes)
+
+    assert row.equation.startswith("∂ℒ/∂X'[")
+    assert "/Σ_" in row.equation
+    assert "mean" not in row.equation
 
 
 def test_a_tensor_is_not_called_like_a_size() -> None:

@@ -62,7 +62,7 @@ def test_equations_are_shortened_before_they_are_left_out() -> None:
     """First to one block of each kind, then to matmuls; of steps, all that can be left out are."""
     whole, kinds, _, matmuls, *_, shortest, without = (each.equations.tables for each in (_long(), *VERSIONS))
 
-    assert ["Forward: block.1, as in block.2; with other widths: block.3", "Forward: block.4"] == [table.title for table in kinds]
+    assert ["Forward: block.1, as in block.2; with other sizes: block.3", "Forward: block.4"] == [table.title for table in kinds]
     assert [table.rows for table in kinds] == [whole[0].rows, whole[3].rows]
     assert [table.rows for table in matmuls] == [whole[0].rows[:1], whole[3].rows[:1]]
     assert matmuls == shortest

@@ -274,9 +274,9 @@ def test_a_peak_by_the_kernels_of_a_cpu_says_so_where_an_nvidia_gpu_is_meant() -
     on_cuda = replace(sample.derivation(), options={**sample.derivation().options, "kernels": "cuda"})
     story = peak_story(on_cuda, live_bytes.timeline())
 
-    assert _story().fit.endswith("This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels.")
+    assert _story().kernels.endswith("This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels.")
     assert story is not None
-    assert "kernels" not in story.fit + _story(gpu="mi300x").fit
+    assert story.kernels == _story(gpu="mi300x").kernels == ""
 
 
 def test_matmul_flops_that_are_unknown_are_called_so() -> None:

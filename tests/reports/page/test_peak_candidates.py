@@ -60,8 +60,16 @@ def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(deriv
     equal = [m for m in differences if not m.change]
 
     assert 0 < len(equal) < len(differences)
-    assert {m.because for m in equal} == {"each role has as many live bytes as at the other candidate"}
+    assert {(m.step.quantity, m.base.step.quantity) for m in equal if m.base} == {("memory.peak.first_step", "memory.peak")}
+    assert {m.because for m in equal} == {"the first step has the same storages live here as the second"}
     assert all("what is allocated less what is freed" in m.because for m in differences if m.change)
+
+
+def test_a_candidate_as_large_as_another_of_its_step_names_it() -> None:
+    """M₂ has the bytes of M₁ in every role."""
+    first, second = (PeakCandidateView(Name(f"M_{i}"), live("a", 8)) for i in (1, 2))
+
+    assert "as many bytes of each role are live as at M₁" == replace(second, base=first).because
 
 
 def test_a_moment_refers_to_one_that_stands_before_it(derivation: Derivation) -> None:

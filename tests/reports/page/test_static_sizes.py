@@ -40,6 +40,29 @@ def test_each_number_comes_from_an_input_a_parameter_or_an_operator() -> None:
     assert (("cat at (model)", "(B, 1, d), (B, 9, d) → (B, 10, d)"),) == rows["10"]
 
 
+def test_a_number_of_an_input_and_of_a_kernel_names_both() -> None:
+    """Seven channels, and of an image of 5 × 5 pixels the side of a kernel: 5 is a size of both."""
+    rows = {row.number: row.origins for row in static_size_table(traced(_spec(5))).rows}
+
+    assert (("input 0", "(B, 7, 5, 5)"),) == rows["5"]  # at the same axes: the image is as large as the kernel
+    assert (("input 0", "(B, 7, 5, 5)"),) == rows["7"]
+
+    class Kernel(torch.nn.Module):
+        """Seven channels in a kernel of 7 pixels."""
+
+        def __init__(self, d: int) -> None:
+            super().__init__()
+            self.cut = torch.nn.Conv2d(7, d, 7)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.cut(x).sum()
+
+    spec = Spec("kernel", {"B": 2, "d": 11}, lambda n: Kernel(n.d), lambda n: (torch.randn(n.B, 7, 15, 15),), lambda module, x: module(x))
+    (origins,) = (row.origins for row in static_size_table(traced(spec)).rows if row.number == "7")
+
+    assert (("input 0", "(B, 7, 15, 15)"), ("parameter cut.weight", "(d, 7, 7, 7)")) == origins
+
+
 def test_a_number_that_an_operator_reads_is_not_shown_as_computed_by_it() -> None:
     """Of 35 × 35 pixels in 7 channels, 7 · 7 patches."""
     seven = {row.number: [of for of, _ in row.origins] for row in static_size_table(traced(_spec(35))).rows}["7"]
@@ -52,7 +75,7 @@ def test_an_operator_computes_only_a_number_that_it_does_not_read() -> None:
     assert statics
     for static in statics:
         assert static.number not in {size for shape in static.sources for size in shape}
-        assert static.number in (static.result if static.computed_by is not None else static.shape)
+        assert static.number in (static.result if static.computed_by is not None else static.leaves[0][1])
 
 
 def test_a_long_table_says_how_many_numbers_follow(monkeypatch) -> None:

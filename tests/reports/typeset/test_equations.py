@@ -171,7 +171,7 @@ def test_a_product_for_each_batch_is_explained() -> None:
     """Q Kᵀ of each row b and head j."""
     (entry,) = (e for e in written("multi-head attention", matrix=True) if str(e.equation) == "S = Q Kᵀ")
 
-    assert ("a product of matrices is taken for each b and j where both have that axis",) == entry.notation.legend
+    assert ("a product of matrices is taken for each b and j that both and the result have",) == entry.notation.legend
     assert (("j", "h"),) == entry.notation.indices
 
 
@@ -222,3 +222,17 @@ def test_a_parameter_in_its_layer_is_not_called_like_an_index() -> None:
 
     assert "Y[b,i] = Σ_j x[b,j] W[i,j] + bias[i]" in rows
     assert not [row for row in rows if re.search(r"\bb\[", row)]
+
+
+def test_a_tensor_of_the_model_is_no_tensor_of_its_layer_of_the_same_name() -> None:
+    """Both are called X: the layer's residual sum, and the sum of the embeddings that it reads."""
+    equations = [str(entry.equation) for entry in written("vit-b", matrix=True)]
+
+    assert "X = model.X + self_attention.out_proj.Y" in equations
+
+
+def test_an_axis_of_size_1_has_the_index_0() -> None:
+    """A class token is one row; nothing is summed over it."""
+    equations = [str(entry.equation) for entry in written("vit-b", matrix=True)]
+
+    assert "∂ℒ/∂class_token[0,0,m] = Σ_b ∂ℒ/∂X[b,0,m]" in equations
