@@ -83,17 +83,17 @@ def _activation(analysis: Analysis, parts: Mapping[str, Poly], saved: Counter[_O
     inputs = sum((g.total for g in groups if MODEL_INPUT in g.label), start=analysis.algebra.constant(0))
     if "activations.bytes" in analysis.graph.unknown or parts.get("activation", 0) != analysis.totals.get("activations.bytes", 0) - inputs:
         return ""
-    freed, others = saved - live, live - saved
-    if not groups or others.total() > 1:
+    freed, remaining = saved - live, live - saved
+    if not groups or remaining.total() > 1:
         return ""
     all_of_them = f"activations.bytes without the {_written(inputs, analysis)} bytes of model inputs, which count as input"
     whole = f"activation: {all_of_them if inputs != 0 else 'all of activations.bytes'}"
-    return "".join((whole, *(_in_place_of(freed, other, analysis) for other in others)))
+    return "".join((whole, *(_in_place_of(freed, origin, analysis) for origin in remaining)))
 
 
-def _in_place_of(freed: Counter[_Origin], other: _Origin, analysis: Analysis) -> str:
+def _in_place_of(freed: Counter[_Origin], origin: _Origin, analysis: Analysis) -> str:
     """What is live in place of saved tensors that are freed already: by chance as many bytes."""
-    operator, path, _ = other
+    operator, path, _ = origin
     gone = sum((analysis.algebra.parse(nbytes) for _, _, nbytes in freed.elements()), start=analysis.algebra.constant(0))
     where = analysis.module_paths.general(path)
     return f"; {_written(gone, analysis)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
