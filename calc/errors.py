@@ -69,9 +69,14 @@ def _nearest(name: str, options: Sequence[str]) -> str:
 
 def needs(subject: str, missing: Sequence[str], example: str) -> str:
     """That ``subject`` needs ``missing`` inputs, with an ``example`` to type if there is one."""
-    *first, last = missing
-    listed = f"{', '.join(first)} and {last}" if first else last
-    return f"{subject} needs {listed}" + (f": give {'them' if first else 'it'}, e.g. {example}" if example else "")
+    give = f": give {'them' if len(missing) > 1 else 'it'}, e.g. {example}" if example else ""
+    return f"{subject} needs {listed(missing)}{give}"
+
+
+def listed(items: Iterable[str]) -> str:
+    """``a, b and c``."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from calc.derive.analysis import Analysis
 from calc.derive.names import MODEL_INPUT
 from calc.derive.peak import PeakCandidate
+from calc.errors import listed
 from calc.graph.step import StepTrace, bare_name
 from calc.symbolic.algebra import Poly
 
@@ -18,14 +21,11 @@ _LISTED = 4  # operators of temporary outputs that a reason names
 def reasons(analysis: Analysis, peaks: Sequence[PeakCandidate]) -> Iterator[str]:
     """Why each peak candidate is the sum of its roles."""
     trace = analysis.graph.traces[0]
-    live = dict(_live(trace, {peak.event for peak in peaks}))
-    made = {event.storage: event.op for event in trace.events if event.change > 0}
-    saved = _origins(trace, analysis, {each.tensor.storage: made.get(each.tensor.storage, -1) for each in trace.saved})
+    live, activations = dict(_live(trace, {peak.event for peak in peaks})), _Activations(analysis, trace)
     for peak in peaks:
         at = live[peak.event]
         places = dict.fromkeys(_operator(trace, at[storage], analysis) for storage in _of_role(trace, at, "temporary"))
-        activation = _activation(analysis, peak.parts, saved, _origins(trace, analysis, at))
-        yield "; ".join(filter(None, (_LIVE, _temporary([*places]), activation)))
+        yield "; ".join(filter(None, (_LIVE, _temporary([*places]), activations.compared(peak.parts, at))))
 
 
 def _live(trace: StepTrace, events: set[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
@@ -57,47 +57,62 @@ def _temporary(operators: Sequence[tuple[str, str]]) -> str:
     for operator, path in operators[:_LISTED]:
         by_path.setdefault(path, []).append(operator)
     more = [f"{len(operators) - _LISTED} more"] if len(operators) > _LISTED else []
-    return f"temporary: outputs of {_and([*(f'{_and(names)} at {path}' for path, names in by_path.items()), *more])}"
-
-
-def _and(items: Iterable[str]) -> str:
-    *first, last = items
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"temporary: outputs of {listed([*(f'{listed(names)} at {path}' for path, names in by_path.items()), *more])}"
 
 
 _Origin = tuple[str, str, str]  # operator, module path, bytes
 
 
-def _origins(trace: StepTrace, analysis: Analysis, made: Mapping[int, int]) -> Counter[_Origin]:
-    """The activations by what allocated them. The storages of a second step are others than those saved in the first."""
-    ops = trace.ops
-    places = ((ops[made[s]], trace.storages[s].nbytes) for s in _of_role(trace, made, "activation") if 0 <= made[s] < len(ops))
-    algebra = analysis.algebra
-    return Counter((bare_name(op.name), op.module_path, algebra.text(algebra.parse(nbytes))) for op, nbytes in places)
+@dataclass
+class _Activations:
+    """The activations of a trace beside ``activations.bytes``, at its peak candidates."""
 
+    analysis: Analysis
+    trace: StepTrace
 
-def _activation(analysis: Analysis, parts: Mapping[str, Poly], saved: Counter[_Origin], live: Counter[_Origin]) -> str:
-    """How the activations relate to ``activations.bytes``, where they are as many bytes; empty elsewhere, and where several storages stand
-    for freed ones."""
-    groups = analysis.groups.get("activations.bytes", [])
-    inputs = sum((g.total for g in groups if MODEL_INPUT in g.label), start=analysis.algebra.constant(0))
-    if "activations.bytes" in analysis.graph.unknown or parts.get("activation", 0) != analysis.totals.get("activations.bytes", 0) - inputs:
-        return ""
-    freed, remaining = saved - live, live - saved
-    if not groups or remaining.total() > 1:
-        return ""
-    all_of_them = f"activations.bytes without the {_written(inputs, analysis)} bytes of model inputs, which count as input"
-    whole = f"activation: {all_of_them if inputs != 0 else 'all of activations.bytes'}"
-    return "".join((whole, *(_in_place_of(freed, origin, analysis) for origin in remaining)))
+    def compared(self, parts: Mapping[str, Poly], live: Mapping[int, int]) -> str:
+        """How the activations relate to ``activations.bytes``, where they are as many bytes; empty elsewhere, and where several storages
+        stand for freed ones."""
+        if self._expected is None or parts.get("activation", 0) != self._expected:
+            return ""
+        now = self._origins(live)
+        freed, remaining = self._saved - now, now - self._saved
+        if remaining.total() > 1:
+            return ""
+        inputs = f"activations.bytes without the {self._written(self._inputs)} bytes of model inputs, which count as input"
+        whole = f"activation: {inputs if self._inputs != 0 else 'all of activations.bytes'}"
+        return "".join((whole, *(self._in_place_of(freed, origin) for origin in remaining)))
 
+    @cached_property
+    def _inputs(self) -> Poly:
+        groups = self.analysis.groups.get("activations.bytes", [])
+        return sum((g.total for g in groups if MODEL_INPUT in g.label), start=self.analysis.algebra.constant(0))
 
-def _in_place_of(freed: Counter[_Origin], origin: _Origin, analysis: Analysis) -> str:
-    """What is live in place of saved tensors that are freed already: by chance as many bytes."""
-    operator, path, _ = origin
-    gone = sum((analysis.algebra.parse(nbytes) for _, _, nbytes in freed.elements()), start=analysis.algebra.constant(0))
-    where = analysis.module_paths.general(path)
-    return f"; {_written(gone, analysis)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
+    @cached_property
+    def _expected(self) -> Poly | None:
+        """Bytes of all activations that are no inputs; None where they are unknown, or there are none."""
+        if "activations.bytes" in self.analysis.graph.unknown or not self.analysis.groups.get("activations.bytes"):
+            return None
+        return self.analysis.totals["activations.bytes"] - self._inputs
 
+    @cached_property
+    def _saved(self) -> Counter[_Origin]:
+        made = {event.storage: event.op for event in self.trace.events if event.change > 0}
+        return self._origins({each.tensor.storage: made.get(each.tensor.storage, -1) for each in self.trace.saved})
 
-def _written(poly: Poly, analysis: Analysis) -> str:
-    return analysis.fold.outer.text(analysis.fold(poly)).replace("**", "^").replace("*", "·")
+    def _origins(self, made: Mapping[int, int]) -> Counter[_Origin]:
+        """The activations by what allocated them. The storages of a second step are others than those saved in the first."""
+        ops, algebra = self.trace.ops, self.analysis.algebra
+        mine = ((ops[made[s]], self.trace.storages[s].nbytes) for s in _of_role(self.trace, made, "activation") if 0 <= made[s] < len(ops))
+        return Counter((bare_name(op.name), op.module_path, algebra.text(algebra.parse(nbytes))) for op, nbytes in mine)
+
+    def _in_place_of(self, freed: Counter[_Origin], origin: _Origin) -> str:
+        """What is live in place of saved tensors that are freed already: by chance as many bytes."""
+        operator, path, _ = origin
+        algebra = self.analysis.algebra
+        gone = sum((algebra.parse(nbytes) for _, _, nbytes in freed.elements()), start=algebra.constant(0))
+        where = self.analysis.module_paths.general(path)
+        return f"; {self._written(gone)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
+
+    def _written(self, poly: Poly) -> str:
+        return self.analysis.fold.outer.text(self.analysis.fold(poly)).replace("**", "^").replace("*", "·")

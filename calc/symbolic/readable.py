@@ -13,7 +13,7 @@ _FUNCTIONS = {"Max": "max", "Min": "min", "Mod": "mod"}
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def superscript(number: int) -> str:
+def superscript(number: float) -> str:
     """Digits and sign raised: ``⁻¹²``."""
     return str(number).translate(_SUPERSCRIPTS)
 

@@ -104,7 +104,9 @@ def _shared_factors(monomials: Sequence[_Monomial | None], counts: Collection[st
 
 def _ratio(above: _Monomial | None, below: _Monomial | None) -> int | None:
     """The quotient of two coefficients if it is an integer."""
-    ratio = above[0] / below[0] if above is not None and below is not None and below[0] else Fraction(1, 2)
+    if above is None or below is None or not below[0]:
+        return None
+    ratio = above[0] / below[0]
     return ratio.numerator if ratio.denominator == 1 else None
 
 
@@ -147,10 +149,14 @@ def _multiplied(monomials: Sequence[_Monomial | None]) -> _Monomial | None:
 
 def monomial_tree(coefficient: Fraction, powers: Mapping[str, int]) -> Expression:
     """A product of a number and powers of names, as it is displayed."""
+    return scaled(coefficient, [Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()])
+
+
+def scaled(coefficient: Fraction, factors: Sequence[Expression]) -> Expression:
+    """A product of a number and factors, as it is displayed: the number first, a sign before and a denominator below all of it."""
     number = abs(coefficient)
-    factors: list[Expression] = [Name(n) if p == 1 else Power(Name(n), Number(p)) for n, p in powers.items()]
     if number.numerator != 1 or not factors:
-        factors.insert(0, Number(number.numerator))
+        factors = [Number(number.numerator), *factors]
     body: Expression = factors[0] if len(factors) == 1 else Product(tuple(factors))
     if number.denominator != 1:
         body = Quotient(body, Number(number.denominator))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from calc.derive.scaling import FlopsByPart, Part
+from calc.symbolic.readable import superscript
 from calc.units import Unit
 from reports.figures.scales import Logarithmic, short_power, whole_powers
 from reports.figures.shapes import WHOLE, Curve, Figure, Key, Label, SvgLine, apart, letter, percent
@@ -20,7 +21,6 @@ _ROWS = (12, 28)  # of the labels above the plot
 _WIDTH = Fraction(96, 100)  # of the curves; their letters are to the right
 _TICKS = 4
 _LISTED = 3  # named in the finding
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def flops(split: FlopsByPart) -> Figure:
@@ -58,7 +58,7 @@ def part_name(part: Part, dim: str) -> str:
 
 
 def _power(dim: str, power: int) -> str:
-    return dim if power == 1 else f"{dim}{str(power).translate(_SUPERSCRIPTS)}"
+    return dim if power == 1 else f"{dim}{superscript(power)}"
 
 
 # -- text ----------------------------------------------------------------------------------------------------------------

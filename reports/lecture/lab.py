@@ -18,16 +18,16 @@ from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.symbolic.expression import Expression, Number
 from calc.symbolic.parser import parse
+from calc.symbolic.readable import superscript
 from calc.symbolic.writer import TextWriter
 from reports.lecture.runs import own_spec
-from reports.typeset.plain import SUPERSCRIPTS
 
 
 class _InSentence(TextWriter):
     """With a dot between factors and raised exponents: ``2·B·D²``."""
 
     def exponent(self, exponent: Expression) -> str:
-        return str(exponent.value).translate(SUPERSCRIPTS) if isinstance(exponent, Number) else super().exponent(exponent)
+        return superscript(exponent.value) if isinstance(exponent, Number) else super().exponent(exponent)
 
 
 def in_sentence(text: object) -> str:

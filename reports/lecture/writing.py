@@ -14,6 +14,7 @@ from typing import Any
 
 from calc.pipeline.verdict import NOT_MEASURED
 from calc.symbolic.expression import Expression, Name, Number, Product, Quotient, Sum
+from calc.symbolic.readable import superscript
 from calc.symbolic.worked import WorkedCalculation
 from reports.jobs import job
 from reports.jobs.report import carried
@@ -46,7 +47,6 @@ from reports.page.parts import BADGES, formula, sentence, sizes_text
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
-from reports.typeset.plain import SUPERSCRIPTS
 from reports.writers import html, markdown
 from reports.writers.render import Look
 from reports.writers.terminal import Terminal, bold
@@ -340,7 +340,7 @@ def _number(value: Fraction) -> str:
     if -4 <= exponent < 6:
         return f"{float(value):,.6g}".replace("-", numbers.MINUS)
     mantissa = mantissa.rstrip("0").rstrip(".").replace("-", numbers.MINUS)
-    return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(SUPERSCRIPTS)}"
+    return f"{mantissa}{NBSP}·{NBSP}10{superscript(exponent)}"
 
 
 def show_claims(audited: Audit, out: Terminal) -> None:

@@ -94,19 +94,18 @@ def design_section(
         return None
     board = device or accelerator(COMMON_80_GB)
     rows, columns = _grid(derivation, board)
-    named = _names(levers)
     devices = _common_devices(board)
     batches = {device.id: _largest_batch(derivation, device) for device in devices}
     return DesignSection(
-        statements=tuple(_statements(derivation, board, model or derivation.model, chosen or {}, named)),
+        statements=tuple(_statements(derivation, board, model or derivation.model, chosen or {}, levers)),
         sentences=tuple(_sentences(derivation, board, story)),
-        changes=tuple((row, _peak_claim(row, named)) for row in story.levers),
+        changes=tuple((row, _peak_claim(row)) for row in story.levers),
         device=capacity(board.memory),
         devices=tuple(_device(device, peak.value, batches[device.id]) for device in devices),
         columns=columns,
         rows=rows,
         recommendation=_recommendation(derivation, peak.value, levers, story.levers, board),
-        kernels=story.kernels.strip(),
+        kernels=story.kernels,
         otherwise=_otherwise(derivation, batches[board.id]),
     )
 
@@ -114,27 +113,25 @@ def design_section(
 # -- statements and sentences ------------------------------------------------------------------------------------------------
 
 
-def _names(levers: Sequence[PeakLever]) -> Mapping[str, PeakLever]:
-    """A name in the statements for each change: ``m_bf16``, ``m_B_4``."""
-    return {_name(lever.change): lever for lever in levers}
-
-
 def _name(change: StepChange) -> str:
+    """The name in the statements of the model with a change: ``m_bf16``, ``m_B_4``."""
     words = (*change.options.values(), *(f"{name} {size}" for name, size in change.sizes.items()))
     return "_".join(re.findall(r"\w+", " ".join(("m", *words))))
 
 
-def _peak_claim(row: LeverRow, named: Mapping[str, PeakLever]) -> ClaimPart:
-    name = next((name for name, lever in named.items() if change_words(lever.change) == row.change), "")
-    return ClaimPart("", row.peak.headline, f"{name}.memory.peak") if name else ClaimPart(row.peak.headline)
+def _peak_claim(row: LeverRow) -> ClaimPart:
+    """The peak of a change, as a claim of its model; of a bound nothing is claimed."""
+    if row.derived is None:
+        return ClaimPart(row.peak.headline)
+    return ClaimPart("", row.peak.headline, f"{_name(row.derived)}.memory.peak")
 
 
 def _statements(
-    derivation: Derivation, board: Accelerator, model: str, chosen: Mapping[str, int], named: Mapping[str, PeakLever]
+    derivation: Derivation, board: Accelerator, model: str, chosen: Mapping[str, int], levers: Sequence[PeakLever]
 ) -> Iterator[str]:
     yield _model_statement(model, "m", chosen, derivation.options)
-    for name, lever in named.items():
-        yield _model_statement(model, name, {**chosen, **lever.change.sizes}, {**derivation.options, **lever.change.options})
+    for change in (lever.change for lever in levers):
+        yield _model_statement(model, _name(change), {**chosen, **change.sizes}, {**derivation.options, **change.options})
     yield f"device {board.id} as device"
     if (time := _time(derivation, board)) is not None:
         yield f"mfu = {float(MFU):g}"
@@ -320,7 +317,7 @@ def _cheapest(lever: PeakLever, fitting: int, same: int, current: int, board: Ac
 
 def _may_fit(beginning: str, rows: Sequence[LeverRow]) -> Iterator[str]:
     """The first change that may fit, of those of which only a lower bound is derived, as a sentence."""
-    for row in itertools.islice((row for row in rows if row.bound and row.fits == "perhaps"), 1):
+    for row in itertools.islice((row for row in rows if row.derived is None and row.fits == "perhaps"), 1):
         yield f"{beginning}{row.change} may fit{'' if beginning else ' too'}: at least {row.peak.headline} on each device."
 
 

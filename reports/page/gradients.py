@@ -25,7 +25,7 @@ class Notation:
     @property
     def sentence(self) -> str:
         """Everything as one sentence; empty where nothing needs it."""
-        indices = ", ".join(f"{letter} of {size}" for letter, size in self.indices).replace(" of ", " is an index of ", 1)
+        indices = ", ".join(f"{letter} {'of' if i else 'is an index of'} {size}" for i, (letter, size) in enumerate(self.indices))
         parts = [*([indices] if indices else []), *self.legend]
         return f"In these equations: {'; '.join(parts)}." if parts else ""
 

@@ -28,8 +28,8 @@ from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
 
 @dataclass(frozen=True, slots=True)
 class LeverRow:
-    """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak,
-    of which ``bound`` says that it is a lower bound."""
+    """A change of the step and its peak. ``matmul``: the change of its matmul FLOPs. ``fits``: whether the device holds the peak.
+    ``derived``: the change whose own step has that peak; without one, the peak is a lower bound."""
 
     change: str
     peak: PrintedAmount
@@ -37,12 +37,12 @@ class LeverRow:
     at: str
     matmul: str
     fits: str
-    bound: bool = False
+    derived: StepChange | None = None
 
     @property
     def title(self) -> str:
         """The change, with a word where its peak is a bound."""
-        return f"{self.change}, at least" if self.bound else self.change
+        return self.change if self.derived is not None else f"{self.change}, at least"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _by(derivation: Derivation, board: Accelerator) -> str:
     """Whose kernels the peak is by, if not those of the device."""
     if board.vendor != "NVIDIA" or derivation.options.get("kernels") == "cuda":
         return ""
-    return " This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels."
+    return "This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _bound_row(bound: _BoundedChange, peak: int, board: Accelerator) -> LeverRow
     fits = "perhaps" if bound.least <= board.memory else "no"
     fits = "yes" if peak <= board.memory else fits
     amount = numbers.amount(bound.least, Unit.BYTE)
-    return LeverRow(bound.change, amount, difference(bound.least, peak), bound.at, "unchanged", fits, bound=True)
+    return LeverRow(bound.change, amount, difference(bound.least, peak), bound.at, "unchanged", fits)
 
 
 def _is_chunkable(timeline: Timeline) -> bool:
@@ -227,6 +227,7 @@ def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator
         at=place_in_words(lever.at) if lever.at is not None else "",
         matmul=_matmul(lever, derivation),
         fits="yes" if lever.peak <= board.memory else "no",
+        derived=lever.change,
     )
 
 

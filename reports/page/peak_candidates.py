@@ -14,7 +14,7 @@ from calc.derive.live_bytes import Instant, Timeline
 from calc.derive.result import Step
 from calc.graph.step import bare_name
 from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, Product, Quotient, Sum, bare
-from calc.symbolic.tree import is_maximum
+from calc.symbolic.tree import is_maximum, scaled
 
 _LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
 
@@ -171,18 +171,7 @@ def _sum(change: Monomials) -> Expression:
 
 def _terms(change: Monomials) -> Iterator[Expression]:
     for key, coefficient in change.items():
-        yield _term(key, coefficient)
-
-
-def _term(key: Expression, coefficient: Fraction) -> Expression:
-    size = abs(coefficient)
-    factors = key.factors if isinstance(key, Product) else (key,)
-    if size.numerator != 1 or not factors:
-        factors = (Number(size.numerator), *factors)
-    body: Expression = factors[0] if len(factors) == 1 else Product(factors)
-    if size.denominator != 1:
-        body = Quotient(body, Number(size.denominator))
-    return Negative(body) if coefficient < 0 else body
+        yield scaled(coefficient, key.factors if isinstance(key, Product) else (key,))
 
 
 # -- instants of a step in words --------------------------------------------------------------------------------------

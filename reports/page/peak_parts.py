@@ -11,6 +11,7 @@ from calc.derive.live_bytes import Alive, Timeline
 from calc.derive.names import MODEL_INPUT, TensorName
 from calc.derive.part_names import EXPERTS, NAMES, NORMS
 from calc.derive.result import Candidate, Derivation
+from calc.errors import listed
 from reports.page.operator_words import in_words, operator_words, without_backticks
 from reports.page.parts import share
 from reports.typeset import numbers, paths
@@ -101,8 +102,8 @@ def _group(rows: Sequence[Alive], weights: Mapping[str, str]) -> str:
     outputs = [*dict.fromkeys(_named(row.name) for row in rows)]
     tensors = f"{numbers.integer(number)} tensors of {bytes_text(first.each)} each"
     if len(outputs) < len(rows):  # as one saved for the backward beside the gradient of another: their roles tell them apart
-        return f"{tensors}: {_listed([_one_of_role(row) for row in rows])}, outputs {_listed(outputs)}"
-    return f"{tensors}: the outputs {_listed(outputs)}"
+        return f"{tensors}: {listed([_one_of_role(row) for row in rows])}, outputs {listed(outputs)}"
+    return f"{tensors}: the outputs {listed(outputs)}"
 
 
 def _one_of_role(row: Alive) -> str:
@@ -154,7 +155,3 @@ def _named(name: TensorName) -> str:
     if not name.operator:
         return without_backticks(str(name))
     return f"{f'`{without_backticks(name.part)}` ' if name.part else ''}of {in_words(name.operator, name.module_path)}"
-
-
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

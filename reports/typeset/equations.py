@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
+from calc.errors import listed
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.ir import Operand, argument, place
@@ -364,7 +365,7 @@ class Writer:
         if product.batch:
             batch = [letters[label] for label in product.batch]
             self._page.batch.update(batch)
-            self._explain(f"a product of matrices is taken for each {_listed(batch)} that both and the result have")
+            self._explain(f"a product of matrices is taken for each {listed(batch)} that both and the result have")
         factors = [
             self._operand(operands[i], letters).within(_PRODUCT) + (self._style.transposed if transposed else "")
             for i, transposed in zip((product.left, product.right), product.transposed, strict=True)
@@ -499,10 +500,6 @@ def _shifted(index: str, shift: str) -> str:
 def _is_trailing(at: Sequence[int], rank: int) -> bool:
     """Whether a tensor with these labels has the last axes of ``rank``, in order, as broadcasting aligns them."""
     return tuple(at) == tuple(range(rank - len(at), rank))
-
-
-def _listed(letters: Sequence[str]) -> str:
-    return letters[0] if len(letters) == 1 else f"{', '.join(letters[:-1])} and {letters[-1]}"
 
 
 def relative(name: str, layer: str) -> str:

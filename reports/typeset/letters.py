@@ -9,6 +9,7 @@ import sympy as sp
 from calc.graph.forward import Program
 from calc.mathematics.autodiff.ir import Node
 from calc.mathematics.autodiff.sizes import in_dimensions
+from calc.symbolic.readable import superscript
 from reports.typeset.numbers import integer
 
 _SPARE = "ijnmpqruvwxyzacehklosgdft"
@@ -106,10 +107,7 @@ def _grouped(number: sp.Expr) -> str:
     return integer(int(number)) if number.is_Integer else str(number)
 
 
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
 def _factor(factor: sp.Expr) -> str:
     base, power = factor.as_base_exp()
     text = str(base) if base.is_Symbol or base.is_Integer else f"({base})"
-    return text if power == 1 else f"{text}{str(power).translate(_RAISED)}" if power.is_Integer and power > 0 else f"{text}^({power})"
+    return text if power == 1 else f"{text}{superscript(int(power))}" if power.is_Integer and power > 0 else f"{text}^({power})"

@@ -19,11 +19,11 @@ from calc.symbolic.expression import (
     Sum,
     bare,
 )
+from calc.symbolic.readable import superscript
 from calc.symbolic.tree import displayed, is_maximum
 from calc.symbolic.writer import as_text, is_operator
 
 _NAMED = 4  # names of peak candidates that are written out
-SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def plain(tree: Expression, *, labels: bool = False) -> str:
@@ -41,7 +41,7 @@ def plain(tree: Expression, *, labels: bool = False) -> str:
             inner = bare(base)
             apart = isinstance(inner, Power) or (isinstance(inner, Number) and inner.value < 0)
             written = f"({plain(base, labels=labels)})" if apart else _factor(base, labels)
-            return f"{written}{str(exponent).translate(SUPERSCRIPTS)}"
+            return f"{written}{superscript(exponent)}"
         case Quotient(top, bottom):
             return f"{_factor(top, labels)}/{_factor(bottom, labels)}"
         case Negative(body):

@@ -183,7 +183,7 @@ def test_where_the_weights_must_not_be_rounded_a_bound_is_offered() -> None:
     """The first change that may fit, of those of which only a bound is derived."""
     derivation = calc.derive(calc.load("mlp"), {"B": 2**30})
     bf16 = PeakLever(StepChange({"precision": "bf16"}), 10**9, None, None)
-    row = LeverRow("ZeRO-2 on 8 devices", numbers.amount(10**9, Unit.BYTE), "", "", "unchanged", "perhaps", bound=True)
+    row = LeverRow("ZeRO-2 on 8 devices", numbers.amount(10**9, Unit.BYTE), "", "", "unchanged", "perhaps")
     story = peak_story(derivation, None, (bf16,))
     assert story is not None
     section = design_section(derivation, replace(story, levers=(row,)), (bf16,))

@@ -212,7 +212,7 @@ def test_a_rank_updates_its_own_share_of_the_parameters() -> None:
 
 def test_changes_of_which_only_a_bound_is_known_say_at_least() -> None:
     """Those of ZeRO; a cross-entropy in chunks only where its log-softmax is the largest tensor."""
-    rows = [row.title for row in _story().levers if row.bound]
+    rows = [row.title for row in _story().levers if row.derived is None]
     line = live_bytes.timeline()
     logits = replace(line, alive=(Alive("temporary", _output("log_softmax", "(loss)"), 1_200, 1), *line.alive[1:]))
     story = peak_story(sample.derivation(), logits)
