@@ -83,8 +83,7 @@ class Lab:
 
     def read_each_token(self, model: str, sizes: Mapping[str, int], weights: str) -> int:
         """Bytes of weights read for one token: all weights except embedding tables, of which it reads a row."""
-        tables = {line.label for line in self.inference(model, sizes, "int8").weights.lines if line.because.startswith("a table")}
-        return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if line.label not in tables)
+        return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if not line.looked_up)
 
     def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
         """The value of a quantity at these sizes, by the closed form derived at the default sizes."""

@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
+from calc.graph.step import Graph
 from calc.measure.cache import cache_elements
 from calc.memory import caches
 from calc.memory.inference import Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
+from calc.memory.inference import weights as weights_of
 from calc.models.load import load
+from calc.options import Options
+from calc.pipeline.pipeline import derive, trace
 from calc.spec import Spec
 from tests.measure import tiny
 from tests.quick import few
@@ -198,6 +202,20 @@ def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, 
 
     assert expected + head_zeros == usage.weights.value
     assert sum(line.value for line in usage.weights.lines) == usage.weights.value
+
+
+def graph_of(spec: Spec) -> Graph:
+    return trace(spec, {}, options=Options(mode="infer"))
+
+
+def test_tables_are_looked_up_unless_a_matmul_uses_them_too() -> None:
+    """GPT-2's token table is the head's as well. Llama 3 8B has 8,030,261,248 parameters, of them a table of 128,256 rows of 4096."""
+    tied, untied = (graph_of(load(name)) for name in ("gpt2", "llama3-8b"))
+    lines = weights_of(untied, derive(untied), load("llama3-8b").sizes(), "bf16").lines
+
+    assert ["transformer.wpe.weight"] == [x.label for x in weights_of(tied, derive(tied), load("gpt2").sizes(), "bf16").lines if x.looked_up]
+    assert ["model.embed_tokens.weight"] == [line.label for line in lines if line.looked_up]
+    assert 2 * (8_030_261_248 - 128_256 * 4096) == 15_009_849_344 == sum(line.value for line in lines if not line.looked_up)
 
 
 @pytest.mark.parametrize(
