@@ -42,7 +42,7 @@ from reports.page.lecture import (
     WorkedCalculationView,
 )
 from reports.page.model import Badge, Command
-from reports.page.parts import BADGES, formula, sentence, sizes_text
+from reports.page.parts import BADGES, badge_of, formula, sentence, sizes_text
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
@@ -313,7 +313,7 @@ def _quotients(derivation: SystemDerivation) -> dict[str, int]:
 
 def _check(c: SystemVerdict) -> CheckView:
     measured = "not measured" if c.measured is None else shown(c.measured)
-    return CheckView(c.quantity, shown(c.derived), measured, BADGES[c.verdict], sentence(c.instrument), c.because or "–")
+    return CheckView(c.quantity, shown(c.derived), measured, badge_of(c), sentence(c.instrument), c.because or "–")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------------------
@@ -326,7 +326,19 @@ def shown(value: Any, unit: str = "") -> str:
     if unit == YEAR:
         return str(value)
     text = value if isinstance(value, str) else _number(Fraction(str(value)) if isinstance(value, float) else Fraction(value))
-    return f"{text}{NBSP}{unit}" if unit and unit != "1" else text
+    return f"{text}{NBSP}{_counted(unit, value)}" if unit and unit != "1" else text
+
+
+_COUNTED = ("byte", "element", "device", "sequence", "token", "parameter", "day", "week", "minute")
+
+
+def _counted(unit: str, value: Any) -> str:
+    """A unit in the number of its value: ``1 byte``, ``2 bytes``, ``1 token/s``."""
+    noun, slash, rest = unit.partition("/")
+    singular = noun.removesuffix("s")
+    if singular not in _COUNTED:
+        return unit
+    return f"{singular if value == 1 else f'{singular}s'}{slash}{rest}"
 
 
 def _number(value: Fraction) -> str:
