@@ -288,11 +288,15 @@ def _numbers_in(tree: Expression, values: Mapping[str, Fraction]) -> Expression:
 
 
 def _number_leaf(value: Fraction) -> Expression:
-    """A value as a tree: an integer, a decimal if exact, else a fraction."""
+    """A value as a tree: an integer, a decimal if exact, else a fraction, or rounded to six digits where the fraction is long."""
     if value.denominator == 1:
         return Number(int(value))
     decimal = str(float(value))
-    return Name(decimal) if Fraction(decimal) == value else Quotient(Number(value.numerator), Number(value.denominator))
+    if Fraction(decimal) == value:
+        return Name(decimal)
+    if max(value.numerator, value.denominator) >= _LARGEST and value >= Fraction(1, 10**4):
+        return Number(round(value)) if value >= 10**6 else Name(f"{float(value):.6g}")
+    return Quotient(Number(value.numerator), Number(value.denominator))
 
 
 def _derived(number: str, derivation: SystemDerivation, anchors: Anchors) -> DerivedView:

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
-from calc.graph.step import Graph
 from calc.measure.cache import cache_elements
 from calc.memory import caches
-from calc.memory.inference import Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
+from calc.memory.inference import InferenceTerm, Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
 from calc.memory.inference import weights as weights_of
 from calc.models.load import load
 from calc.options import Options
@@ -204,16 +203,16 @@ def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, 
     assert sum(line.value for line in usage.weights.lines) == usage.weights.value
 
 
-def graph_of(spec: Spec) -> Graph:
-    return trace(spec, {}, options=Options(mode="infer"))
+def lines_of(spec: Spec) -> tuple[InferenceTerm, ...]:
+    graph = trace(spec, {}, options=Options(mode="infer"))
+    return weights_of(graph, derive(graph), spec.sizes(), "bf16").lines
 
 
 def test_tables_are_looked_up_unless_a_matmul_uses_them_too() -> None:
     """GPT-2's token table is the head's as well. Llama 3 8B has 8,030,261,248 parameters, of them a table of 128,256 rows of 4096."""
-    tied, untied = (graph_of(load(name)) for name in ("gpt2", "llama3-8b"))
-    lines = weights_of(untied, derive(untied), load("llama3-8b").sizes(), "bf16").lines
+    tied, lines = (lines_of(load(name)) for name in ("gpt2", "llama3-8b"))
 
-    assert ["transformer.wpe.weight"] == [x.label for x in weights_of(tied, derive(tied), load("gpt2").sizes(), "bf16").lines if x.looked_up]
+    assert ["transformer.wpe.weight"] == [line.label for line in tied if line.looked_up]
     assert ["model.embed_tokens.weight"] == [line.label for line in lines if line.looked_up]
     assert 2 * (8_030_261_248 - 128_256 * 4096) == 15_009_849_344 == sum(line.value for line in lines if not line.looked_up)
 

@@ -10,11 +10,11 @@ import sympy as sp
 
 from calc.derive.rules_of_thumb import compare
 from reports.lecture.cruncher import all_bytes, saved_tensors
+from reports.lecture.gradients import shared_matrix_flops
 from reports.lecture.lab import Lab, in_sentence
 from reports.lecture.runs import experiment
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_autograd, from_run, steps_of
 from reports.lecture.training import MODEL_FLOPS, per_parameter_and_token
-from reports.lecture.gradients import shared_matrix_flops
 
 _FORWARD, _BACKWARD = "flops.forward.matmul", "flops.backward.matmul"
 _TINY = {"B": 2, "D": 4, "L": 2}
