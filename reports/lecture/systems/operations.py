@@ -26,7 +26,6 @@ from reports.lecture.mfu import product
 from reports.lecture.runs import experiment
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, equal, from_run, steps_of, unmeasured
 from reports.lecture.tensors import on_device
-from reports.typeset.wording import several
 
 _LISTED = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "int8", "int4")
 _ENCODED = ("0.15625", "0.01", "1e-8", "1e8")
@@ -56,7 +55,8 @@ def _formats(_: Lab) -> SystemResult:
 
 def _limits_of(dtype: Float | IntegerFormat) -> str:
     if isinstance(dtype, IntegerFormat):
-        return f"{several(element_bytes(dtype), 'byte')}, from {-(2 ** (dtype.bits - 1))} to {2 ** (dtype.bits - 1) - 1}"
+        size = element_bytes(dtype)
+        return f"{size} byte{'' if size <= 1 else 's'}, from {-(2 ** (dtype.bits - 1))} to {2 ** (dtype.bits - 1) - 1}"
     names = ("largest", "smallest normal", "smallest subnormal", "epsilon")
     values = ", ".join(f"{n} {float(limit(dtype, n)):.5g}" for n in names)
     return f"{dtype.exponent} exponent and {dtype.fraction} fraction bits, bias {limit(dtype, 'bias')}, {values}"
