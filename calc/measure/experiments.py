@@ -6,7 +6,6 @@ Each is seeded or deterministic, so every run gives the same values (times apart
 from __future__ import annotations
 
 import contextlib
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -332,21 +331,3 @@ def pinned_copy() -> dict[str, float] | None:
         torch.cuda.synchronize()
         seconds[name] = (time.perf_counter() - start) / 5
     return seconds
-
-
-def timed_product(rows: int, inner: int, columns: int, repetitions: int = 3, device: str = "cpu") -> float:
-    """Seconds of one fp32 matmul: the median of ``repetitions`` after a warm-up; the device is synchronized before the clock is read."""
-
-    def now() -> float:
-        if device != "cpu":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    x, w = torch.ones(rows, inner, device=device), torch.ones(inner, columns, device=device)
-    x @ w
-    times = []
-    for _ in range(repetitions):
-        start = now()
-        x @ w
-        times.append(now() - start)
-    return statistics.median(times)

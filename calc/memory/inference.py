@@ -18,7 +18,7 @@ from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.graph.basis import Basis, in_dimensions
-from calc.graph.step import Graph, Size
+from calc.graph.step import Graph, Size, Tensor
 from calc.memory.caches import Layers, layers_of
 from calc.options import Options
 from calc.pipeline.pipeline import derive, trace
@@ -64,12 +64,15 @@ WEIGHTS: dict[str, WeightFormat] = {
 }
 CACHE: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 _BF16_BYTES = 2  # bytes of what stays in bf16
+_TABLE = "an embedding table is looked up, not multiplied: it stays"
+_BIAS = "a bias is added: it stays"
+_VECTOR = "a vector, such as norm weights, is applied elementwise: it stays"
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceTerm:
-    """One addend: ``expr`` in the model's dimensions, its value at the requested sizes, and the reason. ``looked_up``: an embedding table,
-    of which a token reads a row."""
+    """One addend: ``expr`` in the model's dimensions, its value at the requested sizes, and the reason. ``looked_up``: an embedding
+    table that no matmul uses, so that a token reads one row of it."""
 
     label: str
     expr: str
@@ -127,6 +130,7 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
     """Bytes of the weights, term by term of the parameters."""
     how = weight_format(name, group)
     shapes, tables = _shapes(graph), _looked_up(graph)
+    multiplied = _used_elsewhere(graph, tables)
     lines = []
     for term in derivation["parameters"].terms:
         parameter = next((p for p in shapes if term.stands_for(p)), None)
@@ -134,7 +138,8 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
             raise UnknownQuantityError(f"{term.module_path[:60]}: no traced parameter has this name, so its shape is unknown")
         count = at_hand(term.expr, derivation.sizes)
         text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
-        lines.append(InferenceTerm(term.module_path, text, _value(text, sizes), because, parameter in tables))
+        looked_up = parameter in tables and parameter not in multiplied
+        lines.append(InferenceTerm(term.module_path, text, _value(text, sizes), because, looked_up))
     return _amount(name, lines)
 
 
@@ -143,8 +148,8 @@ def _bytes_of(count: str, shape: Sequence[str], looked_up: bool, bias: bool, how
     if not how.scaled:
         return _text(to_sympy(count) * how.bits / 8), how.meaning
     if looked_up or len(shape) < 2 or bias:
-        why = "an embedding table is looked up, not multiplied" if looked_up else "a bias is added" if bias else "it is no matrix"
-        return _text(to_sympy(count) * _BF16_BYTES), f"{why}: it stays in bf16, {_BF16_BYTES} bytes each"
+        why = _TABLE if looked_up else _BIAS if bias else _VECTOR
+        return _text(to_sympy(count) * _BF16_BYTES), f"{why} in bf16, {_BF16_BYTES} bytes each"
     *leading, last = (to_sympy(side) for side in shape)
     rows = sp.Mul(*leading)
     tensors = sp.cancel(to_sympy(count) / (rows * last))
@@ -182,6 +187,14 @@ def _looked_up(graph: Graph) -> set[str]:
     record = graph.traces[0]
     read = {dict(op.args)["weight"].storage for op in record.ops if op.name == "aten.embedding.default"}
     return {name for name, tensor in record.parameters if tensor.storage in read}
+
+
+def _used_elsewhere(graph: Graph, tables: set[str]) -> set[str]:
+    """The ``tables`` that an operator other than an embedding reads too: a tied head multiplies by all rows."""
+    record = graph.traces[0]
+    names = {tensor.storage: name for name, tensor in record.parameters if name in tables}
+    arguments = (argument for op in record.ops if op.name != "aten.embedding.default" for _, argument in op.args)
+    return {names[argument.storage] for argument in arguments if isinstance(argument, Tensor) and argument.storage in names}
 
 
 # -- keys and values -----------------------------------------------------------------------------------------------------------

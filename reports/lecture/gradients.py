@@ -118,14 +118,19 @@ def _(lab: Lab) -> ClaimFinding:
     return true(all(Fraction(3, 4) < s < Fraction(5, 4) for s in shares.values()), shares["gpt2"], because, "derive gpt2 and llama3-70b")
 
 
+def shared_matrix_flops(uses: int) -> str:
+    """Why a matrix used so many times in a row takes this many FLOPs per parameter and point, forward and backward."""
+    return f"{uses} uses at 6 FLOP each, less the 2 of the first use, whose input is data: {6 * uses - 2}"
+
+
 @GRADIENTS.claim("6-shared", "Where parameters are shared, the rule may not hold.")
 def _(lab: Lab) -> ClaimFinding:
     at = {"B": 64, "D": 16, "L": 8}
     flops = sum(lab.value("shared", q, at) for q in (_FORWARD, _BACKWARD))
     ratio = Fraction(flops, at["B"] * lab.value("shared", "parameters", at))
     because = (
-        f"one matrix used in {at['L']} layers takes {float(ratio):.0f} FLOP for each parameter and point, not 6: it multiplies each "
-        f"point {at['L']} times"
+        f"one matrix used in {at['L']} layers takes {float(ratio):.0f} FLOP for each parameter and point, not 6: "
+        f"{shared_matrix_flops(at['L'])}"
     )
     return true(ratio != 6, ratio, because, "derive a network of one shared matrix: flops over parameters × points", unit="FLOP")
 

@@ -204,7 +204,10 @@ def _(lab: Lab) -> ClaimFinding:
 def _(lab: Lab) -> ClaimFinding:
     saved = [s for s in lab.derive("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="spec").saved if "mm" in s.operator]
     reasons = sorted({s.because for s in saved})
-    because = f"each of the {sum(s.number for s in saved)} tensors that matmuls save is needed: {'; '.join(reasons)}"
+    because = (
+        f"each of the {sum(s.number for s in saved)} tensors that matmuls save is needed: {'; '.join(reasons)}, for Y = X Wᵀ, as "
+        "nn.Linear has it"
+    )
     return same(["dW = dyᵀ x needs x"], reasons, because, "derive cruncher: why each tensor is saved", value="dW = dYᵀ X needs X")
 
 

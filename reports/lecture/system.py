@@ -98,7 +98,8 @@ def from_run(report: Report, *quantities: str) -> tuple[SystemVerdict, ...]:
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
-        checks.append(Verdict(f"{step}: {name}", "unknown" if v.derived is None else v.derived, v.measured, instrument, v.verdict))
+        derived = "unknown" if v.derived is None else v.derived
+        checks.append(Verdict(f"{step}: {name}", derived, v.measured, instrument, v.verdict, expected=v.expected))
     return tuple(checks)
 
 

@@ -26,7 +26,7 @@ def _(_: Lab) -> ClaimFinding:
 @TENSORS.claim("mem-gpt3-ffn", "GPT-3's feed-forward matrix, (12288 · 4) × 12288 in fp32, takes 2304 · 1024 · 1024 bytes, 2.3 GB.")
 def _(_: Lab) -> ClaimFinding:
     nbytes = experiment("memory", *_FFN)
-    because = f"the bytes are exact, {nbytes / 1024**2:g} MiB; {nbytes / 1024**3:g} GiB or {nbytes / 1e9:.3f} GB, and neither is 2.3"
+    because = f"the bytes are exact, {nbytes / 1024**2:g} MiB; {nbytes / 1e9:.3f} GB; 2.3 is {nbytes / 1024**3:g} GiB rounded up"
     pairs = (str(2304 * 1024 * 1024), nbytes), ("2.3e9", nbytes)
     return numbers(pairs, nbytes, because, "the storage of torch.empty(49152, 12288)", unit="bytes")
 

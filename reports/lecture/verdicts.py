@@ -62,7 +62,7 @@ def cut_off(claimed: str, computed: Number) -> str:
         return ""
     raised = _quantized(exact, written, ROUND_HALF_EVEN)
     rounded = f"{raised:E}".replace("E+", "e") if "e" in claimed else f"{raised:f}"
-    return f"; {claimed} is cut off, and rounded it is {rounded}"
+    return f"; {claimed} is truncated; it rounds to {rounded}"
 
 
 def _exact(computed: Number) -> Fraction:

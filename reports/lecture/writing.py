@@ -43,7 +43,7 @@ from reports.page.lecture import (
     WorkedCalculationView,
 )
 from reports.page.model import Badge, Command
-from reports.page.parts import BADGES, formula, sentence, sizes_text
+from reports.page.parts import BADGES, badge_of, formula, sentence, sizes_text
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
@@ -288,11 +288,15 @@ def _numbers_in(tree: Expression, values: Mapping[str, Fraction]) -> Expression:
 
 
 def _number_leaf(value: Fraction) -> Expression:
-    """A value as a tree: an integer, a decimal if exact, else a fraction."""
+    """A value as a tree: an integer, a decimal if exact, else a fraction, or rounded to six digits where the fraction is long."""
     if value.denominator == 1:
         return Number(int(value))
     decimal = str(float(value))
-    return Name(decimal) if Fraction(decimal) == value else Quotient(Number(value.numerator), Number(value.denominator))
+    if Fraction(decimal) == value:
+        return Name(decimal)
+    if max(value.numerator, value.denominator) >= _LARGEST and value >= Fraction(1, 10**4):
+        return Number(round(value)) if value >= 10**6 else Name(f"{float(value):.6g}")
+    return Quotient(Number(value.numerator), Number(value.denominator))
 
 
 def _derived(number: str, derivation: SystemDerivation, anchors: Anchors) -> DerivedView:
@@ -313,7 +317,7 @@ def _quotients(derivation: SystemDerivation) -> dict[str, int]:
 
 def _check(c: SystemVerdict) -> CheckView:
     measured = "not measured" if c.measured is None else shown(c.measured)
-    return CheckView(c.quantity, shown(c.derived), measured, BADGES[c.verdict], sentence(c.instrument), c.because or "–")
+    return CheckView(c.quantity, shown(c.derived), measured, badge_of(c), sentence(c.instrument), c.because or "–")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------------------
@@ -326,7 +330,19 @@ def shown(value: Any, unit: str = "") -> str:
     if unit == YEAR:
         return str(value)
     text = value if isinstance(value, str) else _number(Fraction(str(value)) if isinstance(value, float) else Fraction(value))
-    return f"{text}{NBSP}{unit}" if unit and unit != "1" else text
+    return f"{text}{NBSP}{_counted(unit, value)}" if unit and unit != "1" else text
+
+
+_COUNTED = ("byte", "element", "device", "sequence", "token", "parameter", "day", "week", "minute")
+
+
+def _counted(unit: str, value: Any) -> str:
+    """A unit in the number of its value: ``1 byte``, ``2 bytes``, ``1 token/s``."""
+    noun, slash, rest = unit.partition("/")
+    singular = noun.removesuffix("s")
+    if singular not in _COUNTED:
+        return unit
+    return f"{singular if value == 1 else f'{singular}s'}{slash}{rest}"
 
 
 def _number(value: Fraction) -> str:

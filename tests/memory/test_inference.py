@@ -14,8 +14,11 @@ import pytest
 from calc.errors import BadInputError
 from calc.measure.cache import cache_elements
 from calc.memory import caches
-from calc.memory.inference import Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
+from calc.memory.inference import InferenceTerm, Layers, cache, checked, document, inference, layers_of, measured_cache, weight_format
+from calc.memory.inference import weights as weights_of
 from calc.models.load import load
+from calc.options import Options
+from calc.pipeline.pipeline import derive, trace
 from calc.spec import Spec
 from tests.measure import tiny
 from tests.quick import few
@@ -198,6 +201,20 @@ def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, 
 
     assert expected + head_zeros == usage.weights.value
     assert sum(line.value for line in usage.weights.lines) == usage.weights.value
+
+
+def lines_of(spec: Spec) -> tuple[InferenceTerm, ...]:
+    graph = trace(spec, {}, options=Options(mode="infer"))
+    return weights_of(graph, derive(graph), spec.sizes(), "bf16").lines
+
+
+def test_tables_are_looked_up_unless_a_matmul_uses_them_too() -> None:
+    """GPT-2's token table is the head's as well. Llama 3 8B has 8,030,261,248 parameters, of them a table of 128,256 rows of 4096."""
+    tied, lines = (lines_of(load(name)) for name in ("gpt2", "llama3-8b"))
+
+    assert ["transformer.wpe.weight"] == [line.label for line in tied if line.looked_up]
+    assert ["model.embed_tokens.weight"] == [line.label for line in lines if line.looked_up]
+    assert 2 * (8_030_261_248 - 128_256 * 4096) == 15_009_849_344 == sum(line.value for line in lines if not line.looked_up)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def notes(from_: Device, used: set[str]) -> list[str]:
         sentences.append("this is the rate with 2:4 sparsity: no dense matmul reaches it")
     if "memory" in used and from_.accelerator.memory_reported is not None:
         sentences.append(
-            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.accelerator.memory_reported:,} bytes"
+            f"memory is the maker's number of GB as 10^9 bytes; the driver shows {from_.accelerator.memory_reported:,} bytes"
             f" ({from_.accelerator.memory_reported / 2**30:.1f} GiB)"
         )
     return sentences

@@ -198,7 +198,7 @@ BANDWIDTH_BOUND = Question(
         Equation("r", "n*B*W/Z", "every byte is read at the memory bandwidth, and each step generates B tokens"),
     ),
     "r",
-    notes=("an upper bound from memory bandwidth alone: arithmetic, launches and communication come on top",),
+    notes=("an upper bound from memory bandwidth alone: arithmetic, launches and communication lower it further",),
 )  # fmt: skip
 QUANTIZED = Question(
     "quantized",

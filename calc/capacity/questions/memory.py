@@ -31,7 +31,7 @@ from calc.symbolic.exact import evaluate_text
 if TYPE_CHECKING:
     from calc.capacity.questions.models import QuestionModel
 
-_STATE_ONLY = "an upper bound: no activations, no workspace, no fragmentation; each device holds an even part of the state"
+_STATE_ONLY = "an upper bound for this memory: no activations, no workspace, no fragmentation; each device holds an even part of the state"
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 3.1"
 KORTHIKANTI = "Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models (arXiv 2205.05198), equation 1"
 

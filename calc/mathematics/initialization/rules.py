@@ -13,7 +13,7 @@ from typing import Any
 
 from calc.mathematics.initialization import spread
 from calc.mathematics.initialization.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
-from calc.mathematics.initialization.state import FLAT, REUSED_MATRIX, VARIES, WIDE, Fixed, Moments, Unknown, WeightLaw
+from calc.mathematics.initialization.state import FLAT, REUSED_MATRIX, TIED_TABLE, VARIES, WIDE, Fixed, Moments, Unknown, WeightLaw
 
 State = Moments | Fixed | WeightLaw | Unknown
 
@@ -58,7 +58,7 @@ def affine(step: BoundInstruction, x: Moments | Unknown, weight: WeightLaw, fan_
         return Unknown(x.why, True, frozenset({step.fresh}))
     gain = fan_in * weight.second
     text = f"fan-in {fan_in:g} × E[w²] {weight.second:.6g} × E[x²] {x.second:.6g}" + (f" + E[b²] {plus:.6g}" if plus else "")
-    rests = (*x.rests, *((REUSED_MATRIX,) if weight.reused else ()))
+    rests = (*x.rests, *((REUSED_MATRIX,) if weight.reused else ()), *((TIED_TABLE,) if weight.table else ()))
     moments = Moments(0.0, gain * x.second + plus, gain * x.shared + plus, True, frozenset({step.fresh}), text, rests, step.label)
     if isinstance(bias, WeightLaw) and plus:
         return moments.saying("n*w*x + b", n=fan_text, w=weight, x=x, b=bias)

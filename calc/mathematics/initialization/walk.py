@@ -47,6 +47,7 @@ class _Walk:
         self.program, self.draws, self.sizes = program, draws, sizes
         self.states: dict[int, State] = {}
         self.used: set[str] = set()
+        self.tables: set[str] = set()
         self.calls_of: dict[str, int] = {}
         self._shapes = {v.index: tuple(self.number(s) for s in v.shape) for v in program.values}
 
@@ -95,15 +96,21 @@ class _Walk:
                 shapes[name] = self._shapes[argument.value]
                 texts[name] = tuple(self.written(s) for s in self.program.values[argument.value].shape)
         refs = {name: a.value for name, a in instruction.args if isinstance(a, Ref)}
-        args = {k: replace(v, reused=True) if isinstance(v, WeightLaw) and v.name in self.used else v for k, v in args.items()}
+        args = {k: self._with_uses(v) if isinstance(v, WeightLaw) else v for k, v in args.items()}
         bare = bare_name(instruction.name)
         if bare in PRODUCTS:
             self.used.update(a.name for a in args.values() if isinstance(a, WeightLaw))
+        if bare == "embedding":
+            self.tables.update(a.name for a in args.values() if isinstance(a, WeightLaw))
         results = tuple(self._shapes[o] for o in instruction.outputs)
         joined = next((a for _, a in instruction.args if isinstance(a, tuple)), ())
         parts = tuple(self._shapes[a.value] for a in joined if isinstance(a, Ref))
         fresh = instruction.outputs[0] if instruction.outputs else -1
         return BoundInstruction(bare, instruction.module_path, args, shapes, texts, results, fresh, refs, self.label(instruction), parts)
+
+    def _with_uses(self, weight: WeightLaw) -> WeightLaw:
+        """A parameter, with the uses that earlier instructions made of it."""
+        return replace(weight, reused=weight.name in self.used, table=weight.name in self.tables)
 
     def label(self, instruction: Instruction) -> str:
         """The name of a result: its module, numbered from its second result on."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from calc.derive.result import Step
 from calc.errors import BadInputError
-from calc.mathematics.updates.run import operations
-from calc.mathematics.updates.table import UpdateRule
+from calc.mathematics.updates.run import equations_with_work, operations
+from calc.mathematics.updates.table import UpdateEquation, UpdateRule
 from calc.options import NAMED_OPTIMIZERS
 from calc.symbolic.expression import Labelled, Sum
 from calc.symbolic.tree import text
@@ -65,11 +65,12 @@ def _text(text: str | None, quantity: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AsWritten:
-    """For each element: ``operations`` of the equations, those with a weight decay of 0 left out; bytes that must be moved in fp32."""
+    """For each element: ``operations`` of the ``equations``, those with a weight decay of 0 left out; bytes that must be moved in fp32."""
 
     operations: int
     state: int
     least_moved: int
+    equations: tuple[UpdateEquation, ...]
 
 
 def as_written(rule: UpdateRule) -> AsWritten:
@@ -80,4 +81,5 @@ def as_written(rule: UpdateRule) -> AsWritten:
     defaults: Mapping[str, float] = rule.defaults()
     zeros = [letter for letter, value in defaults.items() if value == 0]
     buffers = len(rule.state)
-    return AsWritten(operations(rule, zeros), 4 * buffers, 4 * (2 + buffers) + 4 * (1 + buffers))
+    moved = 4 * (2 + buffers) + 4 * (1 + buffers)
+    return AsWritten(operations(rule, zeros), 4 * buffers, moved, equations_with_work(rule, zeros))

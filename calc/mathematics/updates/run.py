@@ -114,14 +114,16 @@ def operations(rule: UpdateRule, left_out: Sequence[str] = ()) -> int:
     """
     arrays = {"theta", "g", *rule.state}
     total = 0
-    for equation in rule.equations:
-        tree = parse(equation.text)
-        if _only_adds(tree, left_out):
-            continue
-        work = tree.value_in(_Operations(arrays))
+    for equation in equations_with_work(rule, left_out):
+        work = parse(equation.text).value_in(_Operations(arrays))
         total += work.count
         arrays = arrays | {equation.target} if work.of_arrays else arrays
     return total
+
+
+def equations_with_work(rule: UpdateRule, zeros: Sequence[str]) -> tuple[UpdateEquation, ...]:
+    """The rule's equations without those that only add one of the letters in ``zeros``."""
+    return tuple(equation for equation in rule.equations if not _only_adds(parse(equation.text), zeros))
 
 
 def _only_adds(tree: Expression, zeros: Sequence[str]) -> bool:

@@ -10,8 +10,8 @@ from fractions import Fraction
 from calc.mathematics.initialization.comparison import compare as compare_moments
 from calc.mathematics.initialization.comparison import percent as allowance
 from calc.mathematics.updates.check import check as check_update
-from calc.mathematics.updates.cost import as_written
-from calc.mathematics.updates.table import rule
+from calc.mathematics.updates.cost import as_written, executed
+from calc.mathematics.updates.table import UpdateRule, rule
 from calc.memory.checkpoint import interval, progress_parts, saving
 from calc.memory.fp8 import RUN_AT, SCALINGS, fp8_checks, fp8_layer, fp8_offered
 from calc.models.load import load
@@ -19,15 +19,18 @@ from calc.performance.transfers import ahead, batch_bytes
 from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.readable import readable
 from calc.symbolic.writer import TextWriter
-from reports.lecture.lab import Lab, in_sentence
+from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
 from reports.lecture.runs import experiment, moments, resumed, variances
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, equal, from_run, near, unmeasured
 from reports.typeset.plain import plain_text
+from reports.views.optimizers import shown
 
 _DRAWS = 100
+_SUBNORMAL = 2.0**-24  # fp16's smallest number, and the step between its subnormals
 _MOMENTS = TextWriter("·", " / ", " ** ")
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
@@ -49,7 +52,7 @@ def _initialization(lab: Lab) -> SystemResult:
     std = 1 / math.sqrt(16384)
     remaining = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))
     for bound, variance_left, because in (
-        (3 * std, remaining, "of the variance: the normal law within ±3 deviations"),
+        (3 * std, remaining, "of the variance: the normal distribution within ±3 deviations"),
         (3.0, 1.0, "of the variance: bounds are absolute, and ±3 lies at 384 deviations"),
     ):
         quantity = f"variance left by a cut at ±{bound:.4g}, deviation 1/128"
@@ -103,16 +106,7 @@ def _optimizers(lab: Lab) -> SystemResult:
     checks: list[SystemVerdict] = []
     for name in _OPTIMIZERS:
         update = rule(name)
-        counts = as_written(update)
-        equations = ", ".join(f"{e.target} ← {in_sentence(e.text)}" for e in update.equations)
-        rows.append(
-            SystemAnswer(
-                name,
-                counts.operations,
-                "FLOP per parameter",
-                f"{equations}; {counts.state} bytes of state and {counts.least_moved} bytes moved at least, per parameter in fp32",
-            )
-        )
+        rows.append(_update_row(update))
         lab.progress(f"ten steps of {name}")
         update_check = check_update(update)
         quantity = f"ten steps of {name}: largest difference"
@@ -136,6 +130,15 @@ def _optimizers(lab: Lab) -> SystemResult:
     )
 
 
+def _update_row(update: UpdateRule) -> SystemAnswer:
+    """The FLOPs of a rule's equations as written, with the equations and the count of torch's kernels."""
+    counts = as_written(update)
+    equations = ", ".join(f"{shown(e.target)} ← {shown(e.text)}" for e in counts.equations)
+    kernels = f"; torch's kernels: {readable(executed(update.name).flops)} FLOP for n elements" if update.kind else ""
+    because = f"{equations}; {counts.state} bytes of state and {counts.least_moved} bytes moved at least, per parameter in fp32{kernels}"
+    return SystemAnswer(update.name, counts.operations, "FLOP per parameter, of the equations as written", because)
+
+
 def _loop(lab: Lab) -> SystemResult:
     run = experiment("trained", width=16, steps=200)
     first, last = run["losses"][0], run["losses"][-1]
@@ -144,7 +147,7 @@ def _loop(lab: Lab) -> SystemResult:
         SystemAnswer("parameters", run["parameters"], "elements", "one map from 16 to 1, without hidden layers"),
         SystemAnswer("loss at first", float(f"{first:.3g}"), "", "mean squared error on 8 points"),
         SystemAnswer("loss after 200 steps", float(f"{last:.1g}"), "", "data are made by weights 0, 1, …, 15"),
-        SystemAnswer("FLOPs of products a step", 2 * 8 * 16 * 2, "FLOP", "2·B·D forward, as many for the weight's gradient; x needs none"),
+        SystemAnswer("matmul FLOPs per step", 2 * 8 * 16 * 2, "FLOP", "2·B·D forward, as many for the weight's gradient; x needs none"),
     )
     counted = experiment("step_flops", 16, 8)
     derived = sum(lab.value("cruncher", f"flops.{phase}.matmul", {"B": 8, "D": 16, "L": 2}) for phase in ("forward", "backward"))
@@ -260,10 +263,14 @@ def _mixed(lab: Lab) -> SystemResult:
             )
         )
     scaled = experiment("scaled_gradients", 1024.0, 1e-8)
+    multiple = round(1024 * 1e-8 / _SUBNORMAL)
     rows.append(SystemAnswer("a gradient of 1e-8 in fp16", scaled["plain"], "", "below the smallest subnormal, 2^-24"))
     rows.append(
         SystemAnswer(
-            "the same with the loss scaled by 1024", float(f"{scaled['scaled']:.3g}"), "", "1.024e-5 is a number of fp16; divided in fp32"
+            "the same with the loss scaled by 1024",
+            float(f"{scaled['scaled']:.5g}"),
+            "",
+            f"1.024e-5 rounds to the subnormal {multiple}·2⁻²⁴; divided by 1024 in fp32 that is {_short(multiple * _SUBNORMAL / 1024)}",
         )
     )
     rows += [
@@ -279,7 +286,7 @@ def _mixed(lab: Lab) -> SystemResult:
     checks = [
         equal("formats of products, backward", "bfloat16", ", ".join(formats["backward"]), "operators of a real step"),
         equal("formats of parameters and gradients", "float32", ", ".join(formats["parameters and gradients"]), "a real step"),
-        near("a scaled gradient", 1e-8, scaled["scaled"], 1e-10, "autograd in fp16", "fp16 keeps 11 bits"),
+        near("a scaled gradient", 1e-8, scaled["scaled"], _SUBNORMAL / 2 / 1024, "autograd in fp16", "half a step of 2⁻²⁴, over 1024"),
     ]
     for precision in ("bf16-autocast", "bf16-master", "bf16"):
         report = lab.check("two-layer", small, precision=precision)
@@ -287,6 +294,12 @@ def _mixed(lab: Lab) -> SystemResult:
     at = sizes_text(RUN_AT, TYPED)
     checks += [replace(c, quantity=f"fp8 forward, {s} scales, at {at}: {c.quantity}") for s in SCALINGS for c in fp8_checks(s)]
     return SystemResult(tuple(rows), checks=tuple(checks))
+
+
+def _short(value: float) -> str:
+    """Five digits and an exponent without zeros in front: ``1.0012e-8``."""
+    mantissa, _, exponent = f"{value:.4e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def _formats_kept(lab: Lab, precision: str) -> str:

@@ -10,6 +10,7 @@ import sympy as sp
 
 from calc.derive.rules_of_thumb import compare
 from reports.lecture.cruncher import all_bytes, saved_tensors
+from reports.lecture.gradients import shared_matrix_flops
 from reports.lecture.lab import Lab, in_sentence
 from reports.lecture.runs import experiment
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_autograd, from_run, steps_of
@@ -75,7 +76,7 @@ def _two_layer(lab: Lab) -> SystemResult:
             "FLOP",
             "6 less what the first layer leaves out",
         ),
-        SystemAnswer("one matrix used 8 times", times, "FLOP", "shared weights: each parameter multiplies each point 8 times"),
+        SystemAnswer("one matrix used 8 times", times, "FLOP", shared_matrix_flops(shared["L"])),
         *(
             SystemAnswer(f"GPT-2 at T = {t}", r, "FLOP", "for each parameter and token: attention in full grows with T")
             for t, r in ratios.items()
@@ -122,6 +123,17 @@ def _cruncher(lab: Lab) -> SystemResult:
     return SystemResult(tuple(rows), derived=steps, checks=checks)
 
 
+def _off(value: int, exact: int, unit: str) -> str:
+    """By how much a rule's value misses the exact one: in percent, or in units where that rounds to 0."""
+    if value == exact:
+        return f"equal to the exact {exact:,}"
+    off = f"{100 * abs(value / exact - 1):.1f} %"
+    if off == "0.0 %":
+        count = abs(value - exact)
+        off = f"{count:,} {unit}{'' if count == 1 or unit == 'FLOP' else 's'}"
+    return f"{off} {'below' if value < exact else 'above'} the exact {exact:,}"
+
+
 def _transformer(lab: Lab) -> SystemResult:
     at = {"B": 8, "T": 1024}
     derivation = lab.derive("gpt2", at)
@@ -156,7 +168,7 @@ def _transformer(lab: Lab) -> SystemResult:
                     f"rule of thumb {c.rule.name}",
                     c.value,
                     str(c.rule.unit),
-                    f"{float(c.ratio) - 1:+.1%} of the exact {c.exact:,}{f': {why}' if why else ''}",
+                    f"{_off(c.value, c.exact, str(c.rule.unit))}{f': {why}' if why else ''}",
                 )
             )
     checks = from_run(lab.check("gpt2", {"B": 2, "T": 37, "L": 3, "d": 48, "h": 4, "V": 211, "C": 64}), *names)

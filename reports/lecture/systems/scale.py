@@ -10,6 +10,7 @@ from calc.capacity.questions import ask
 from calc.derive.rules_of_thumb import RULES, compare
 from calc.hardware.accelerators import accelerator
 from calc.symbolic.search import last
+from calc.symbolic.worked import WorkedCalculation
 from reports.lecture.lab import Lab, in_sentence
 from reports.lecture.largest import state
 from reports.lecture.sources import source
@@ -78,11 +79,23 @@ def _largest_model(lab: Lab) -> SystemResult:
     note = "40e9 holds for the state only; activations need more memory with more tokens in a step"
     return SystemResult(
         tuple(rows),
-        (answers["fp32"].calculation, answers["bf16-master"].calculation),
+        _once({precision: answers[precision].calculation for precision in ("fp32", "bf16-master")}),
         (),
         checks,
         (note, "assumes that the state is divided evenly among the devices"),
     )
+
+
+def _once(calculations: Mapping[str, WorkedCalculation]) -> tuple[WorkedCalculation, ...]:
+    """Calculations by precision, each distinct one once, named after the precisions that share it."""
+    shared: list[tuple[WorkedCalculation, list[str]]] = []
+    for precision, calculation in calculations.items():
+        precisions = next((names for earlier, names in shared if earlier == calculation), None)
+        if precisions is None:
+            shared.append((calculation, [precision]))
+        else:
+            precisions.append(precision)
+    return tuple(replace(calculation, name=f"{calculation.name}, {' and '.join(names)}") for calculation, names in shared)
 
 
 def _compute(_: Lab) -> SystemResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -16,7 +17,9 @@ from calc.mathematics.initialization import Initial, ModuleVariance
 from calc.mathematics.initialization.state import DISTINCT_ROWS, VARIES, WIDE
 from calc.pipeline.check import Report
 from calc.pipeline.verdict import Verdict
+from calc.symbolic.expression import Number, Quotient
 from calc.symbolic.parser import parse
+from calc.symbolic.worked import WorkedCalculation
 from reports import cli
 from reports.lecture import writing
 from reports.lecture.audit import audit
@@ -26,6 +29,8 @@ from reports.lecture.repairs import run_errors
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, SystemVerdict, from_run
 from reports.lecture.systems import system
 from reports.lecture.systems.learning import _propagated
+from reports.lecture.systems.models import _off
+from reports.lecture.systems.scale import _once
 from reports.page.inputs import Inputs
 from reports.page.lecture import LecturePage
 from reports.writers import html, markdown
@@ -99,6 +104,36 @@ def test_no_two_checks_of_a_table_have_one_name() -> None:
     assert [f"two-layer, {step}, at B=3: memory.peak" for step in ("sgd in fp32", "adamw in fp32", "adamw in bf16")] == names
 
 
+def test_a_check_names_the_difference_that_is_expected() -> None:
+    """Recomputation, which the flop counter does not see."""
+    verdict = Verdict("flops.backward.matmul", 18_149_376, 18_001_920, "counter", "in parts", expected=147_456)
+    (check,) = from_run(
+        Report("llama3-70b", {"B": 2}, {"optimizer": "adamw", "precision": "fp32"}, (verdict,), {}), "flops.backward.matmul"
+    )
+
+    assert "measured in parts, equal but for recomputation" == writing._check(check).badge.words
+
+
+def test_a_long_fraction_in_a_formula_is_rounded() -> None:
+    """A short one is written in full."""
+    assert Number(23_623_236) == writing._number_leaf(Fraction(23_623_236 * 10**12 + 1, 10**12))
+    assert Quotient(Number(1), Number(3)) == writing._number_leaf(Fraction(1, 3))
+
+
+def test_a_rule_s_error_has_one_direction_and_no_zero_percent() -> None:
+    """12.6 % below; where the percentage rounds to 0, the bytes."""
+    assert "12.6 % below the exact 1,000" == _off(874, 1000, "byte")
+    assert "592 bytes below the exact 1,991,037,520" == _off(1_991_036_928, 1_991_037_520, "byte")
+    assert "equal to the exact 5" == _off(5, 5, "FLOP")
+
+
+def test_a_calculation_that_two_precisions_share_is_printed_once() -> None:
+    """Named after both."""
+    one, other = WorkedCalculation("largest-model", (), ()), WorkedCalculation("largest-model", (), (), ("bf16",))
+    assert ["largest-model, fp32 and bf16-master"] == [c.name for c in _once({"fp32": one, "bf16-master": one})]
+    assert ["largest-model, fp32", "largest-model, bf16"] == [c.name for c in _once({"fp32": one, "bf16": other})]
+
+
 def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within() -> None:
     """2 is 4 % below 2.09 and allowed 5 %, as it rests on ε (1 %), on rows apart (1 %) and on many features (3 %)."""
     rests = (VARIES, DISTINCT_ROWS, WIDE)
@@ -137,9 +172,15 @@ def test_the_markdown_has_its_tables(page: LecturePage) -> None:
         (-14, "", "−14"),
         (0.0, "1", "0"),
         ("a copy", "", "a copy"),
+        (1, "bytes", "1 byte"),
+        (2, "byte", "2 bytes"),
+        (16, "element", "16 elements"),
+        (1, "devices", "1 device"),
+        (Fraction(1), "sequences", "1 sequence"),
+        (1.5, "tokens/s", "1.5 tokens/s"),
     ],
 )
-def test_numbers_are_written_as_they_are_read(value: float | str, unit: str, text: str) -> None:
+def test_numbers_are_written_as_they_are_read(value: float | str | Fraction, unit: str, text: str) -> None:
     """In groups of three, by their power of ten where they are large or small."""
     assert text == writing.shown(value, unit).replace("\u00a0", " ")
 

@@ -210,13 +210,18 @@ def test_system_12_optimizers(lab: Lab) -> None:
     assert set(answers) == {"sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw"}
     assert sum(check.quantity.startswith("ten steps") for check in actual.checks) == 7
     assert sum(check.verdict == "exact" for check in actual.checks) >= 12
+    because = {row.quantity: row.because for row in actual.rows}
+    assert because["sgd"].startswith("θ ← θ − lr·g; 0 bytes of state")
+    assert because["momentum"].startswith("b ← g where t = 1; else μ·b + (1 − τ)·g, θ ← θ − lr·b; ")
+    assert "; torch's kernels: 13·n" in because["adam"]
+    assert "torch" not in because["adagrad-lecture"]
 
 
 def test_system_13_training_loop(lab: Lab) -> None:
     """The loss falls and the weights that made the data are found; 2 · 8 · 16 FLOP forward and as many backward."""
     actual, answers = worked(13, lab)
 
-    assert 2 * (2 * 8 * 16) == answers["FLOPs of products a step"]
+    assert 2 * (2 * 8 * 16) == answers["matmul FLOPs per step"]
     assert verdicts(actual)["loss falls"] == verdicts(actual)["weights found"] == "exact"
     assert_commands_run(actual)
 
@@ -247,7 +252,7 @@ def test_system_15_checkpoint(lab: Lab) -> None:
 @pytest.mark.slow
 def test_system_16_mixed_precision(lab: Lab) -> None:
     """Products run in bf16 both ways, parameters and gradients are fp32; 16 bytes a parameter with fp32 copies too."""
-    _, answers = worked(16, lab)
+    actual, answers = worked(16, lab)
 
     assert [16, 16, 16, 8] == [answers[f"bytes per parameter, {p}"] for p in ("fp32", "bf16-autocast", "bf16-master", "bf16")]
     assert ("bfloat16", "bfloat16", "float32") == tuple(
@@ -255,6 +260,8 @@ def test_system_16_mixed_precision(lab: Lab) -> None:
     )
     layer = "fp8 forward of a linear layer, one scale per tensor"
     assert ("B*D + 4", "2*B*D*K") == (answers[f"{layer}: saved for backward"], answers[f"{layer}: FLOPs of the forward"])
+    scaled = next(row.because for row in actual.rows if row.quantity == "the same with the loss scaled by 1024")
+    assert "1.024e-5 rounds to the subnormal 172·2⁻²⁴; divided by 1024 in fp32 that is 1.0012e-8" == scaled
     assert ("runs", "refused") == tuple(
         answers[f"fp8 on a CPU, {use}"] for use in ("matmul of e4m3 by e4m3, a scale per tensor", "backward through the matmul")
     )
@@ -304,6 +311,10 @@ def test_system_20_quantized_inference(lab: Lab) -> None:
     speeds = [Fraction(answers[f"tokens per second at most, {form}"]) for form in ("bf16", "int8", "int4")]
     assert speeds == sorted(speeds)
     assert speeds[2] < 4 * speeds[0]
+    weights = 2 * (8_030_261_248 - 128_256 * 4096)  # in bf16, without the table, of which a token reads a row
+    assert Fraction(3350 * 10**9, weights + 2 * 2 * 32 * 8192 * 8 * 128) == speeds[0]
+    bounds = (*speeds, speeds[2] / speeds[0])
+    assert (208.287, 390.355, 677.608, 3.25324) == tuple(round(float(x), n) for x, n in zip(bounds, (3, 3, 3, 5), strict=True))
 
 
 def test_a_token_reads_all_weights_but_the_embedding_table() -> None:

@@ -57,10 +57,10 @@ def test_a_rule_of_thumb_may_be_off_by_more() -> None:
 
 def test_digits_that_are_dropped_are_named() -> None:
     """65504 is 6.6e4 in two digits, 143.93 is 144 in three; a rounded number drops none, nor does the 6 of a rule."""
-    assert cut_off("6.5e4", 65504) == "; 6.5e4 is cut off, and rounded it is 6.6e4"
-    assert cut_off("143", Fraction(14393, 100)) == "; 143 is cut off, and rounded it is 144"
+    assert cut_off("6.5e4", 65504) == "; 6.5e4 is truncated; it rounds to 6.6e4"
+    assert cut_off("143", Fraction(14393, 100)) == "; 143 is truncated; it rounds to 144"
     assert ["", "", "", ""] == [cut_off(*pair) for pair in (("6.6e4", 65504), ("144", 143.93), ("6", 6.82), ("2.3", 2.416))]
-    assert number("6.5e4", 65504, "it is", "").because == "it is; 6.5e4 is cut off, and rounded it is 6.6e4"
+    assert number("6.5e4", 65504, "it is", "").because == "it is; 6.5e4 is truncated; it rounds to 6.6e4"
 
 
 def test_several_numbers_are_as_good_as_the_one_that_fits_least() -> None:
