@@ -17,7 +17,7 @@ from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.part_names import place
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
-from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
+from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step, StepsOnDemand
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
@@ -66,7 +66,7 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
 
 def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
     derivation, steps_of = _by_cases(traced, values)
-    return replace(derivation, steps=steps_of(derivation.quantities))
+    return _with_steps(derivation, steps_of)
 
 
 # The steps of those quantities.
@@ -93,8 +93,11 @@ def _by_cases(traced: TracedGraph, values: Mapping[str, int]) -> tuple[Derivatio
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, *, in_general: bool) -> Derivation:
     """The derivation of a graph without its special cases, at all ``values``; ``in_general`` where one of those applies."""
-    derivation, steps_of = _without_steps(graph, values, analysis, None, in_general)
-    return replace(derivation, steps=steps_of(derivation.quantities))
+    return _with_steps(*_without_steps(graph, values, analysis, None, in_general))
+
+
+def _with_steps(derivation: Derivation, steps_of: _StepsOf) -> Derivation:
+    return replace(derivation, steps=StepsOnDemand(partial(steps_of, derivation.quantities)))
 
 
 def _without_steps(
