@@ -17,13 +17,14 @@ from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.part_names import place
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
-from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step, StepsOnDemand
+from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
 from calc.graph.coverage import CoverageRow
 from calc.graph.guards import unchecked
 from calc.graph.step import Graph, StepTrace
+from calc.platform.on_demand import OnDemand
 from calc.rules import families  # noqa: F401  # importing the rules registers them
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
@@ -97,7 +98,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, *
 
 
 def _with_steps(derivation: Derivation, steps_of: _StepsOf) -> Derivation:
-    return replace(derivation, steps=StepsOnDemand(partial(steps_of, derivation.quantities)))
+    return replace(derivation, steps=OnDemand(partial(steps_of, derivation.quantities)))
 
 
 def _without_steps(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from calc.derive.names import PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.quantities import absent, require_count
@@ -79,35 +79,6 @@ class Step:
     def __repr__(self) -> str:
         """A line: its quantity, title and value. ``before`` and ``after`` print their own trees."""
         return f"<{self.quantity}, {self.title}: {self.value:,}>"
-
-
-class StepsOnDemand(Sequence[Step]):
-    """Steps that ``make`` gives when they are first read: most answers show none of them."""
-
-    def __init__(self, make: Callable[[], tuple[Step, ...]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _steps(self) -> tuple[Step, ...]:
-        return self._make()
-
-    @overload
-    def __getitem__(self, index: int) -> Step: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Step, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Step | tuple[Step, ...]:
-        return self._steps[index]
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __eq__(self, other: object) -> bool:
-        return self._steps == tuple(other) if isinstance(other, Sequence) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,11 @@ class StepMaker:
         return collected
 
     def _tree(self, folded: Poly) -> Expression:
-        return tree(self.analysis.fold.outer, folded, self.analysis.graph.trip_counts)
+        return tree(self.analysis.fold.outer, folded, self._trip_counts)
+
+    @cached_property
+    def _trip_counts(self) -> tuple[str, ...]:
+        return self.analysis.graph.trip_counts
 
     def _definitions(self, before: Expression, after: Expression) -> str:
         """Why a substitution holds: the definitions of the dimensions that are quotients, as far as it replaces them."""

@@ -15,7 +15,7 @@ from calc.graph.plan import Refusal, outcome_of
 from calc.graph.specialization import degenerate
 from calc.graph.step import Graph, Guard, StepTrace
 from calc.graph.trip_counts import fewest
-from calc.pipeline.ahead import Ahead
+from calc.pipeline.ahead import Ahead, SizesKey, sizes_key
 from calc.platform.progress import Progress
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
@@ -23,8 +23,6 @@ from calc.symbolic.assignments import PLAIN, sizes_text
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
-
-_At = tuple[str, tuple[tuple[str, int], ...], bool]
 
 
 def analysed(graph: Graph) -> Analysis:
@@ -40,7 +38,7 @@ class Certifier:
     certifies those of the special case. ``traces`` are those of another certifier of the same model and options; ``ahead`` may make more
     of them."""
 
-    def __init__(self, progress: Progress, traces: dict[_At, StepTrace] | None = None, ahead: Ahead | None = None) -> None:
+    def __init__(self, progress: Progress, traces: dict[SizesKey, StepTrace] | None = None, ahead: Ahead | None = None) -> None:
         self.progress = progress
         self.ahead = ahead or Ahead()
         self._traces = {} if traces is None else traces
@@ -110,11 +108,6 @@ class Certifier:
         certified = self.probed(spec, graph, analysis, degenerate(graph))
         cases = (replace(s, graph=self.where_degenerate(spec, s.graph, analysis.special)) for s in graph.special_cases)
         return replace(certified, special_cases=tuple(cases))
-
-
-def sizes_key(spec: Spec, graph: Graph, at: Mapping[str, int]) -> _At:
-    """What determines a concrete trace of a model: its dimensions and their sizes, and how views are made."""
-    return repr(spec.dimensions), tuple(graph.as_basis().sizes(at).items()), graph.mutates_tracked
 
 
 def _is_covered(condition: Guard, at: Mapping[str, int], graph: Graph) -> bool:

@@ -26,7 +26,7 @@ from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
 from calc.pipeline import divisibility
-from calc.pipeline.certificates import Certifier, analysed, sizes_key
+from calc.pipeline.certificates import Certifier, analysed
 from calc.spec import Spec
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Attempts:
         """The graph by ``plan`` with its certificates and closed forms, or the refusal."""
         from calc.trace import attempt
 
-        ahead = self.certifier.ahead.graph(plan, functools.partial(sizes_key, plan.spec))
+        ahead = self.certifier.ahead.graph(plan)
         if ahead is not None and not isinstance(made := self._certified(plan, ahead), Refusal):
             return made
         begin = time.perf_counter()
@@ -65,7 +65,7 @@ class Attempts:
             return graph
         case = outcome_of(functools.partial(self._foresees, plan, graph))
         if isinstance(case, TracePlan):
-            self.certifier.ahead.begin(case, time.perf_counter() - begin)
+            self.certifier.ahead.begin(case, graph, time.perf_counter() - begin)
         outcome = self._certified(plan, graph)
         if self._may_be_unrolled_wrongly(outcome):
             traced = attempt(plan, self._without_unrolled(), self.certifier.progress)

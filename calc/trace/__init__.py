@@ -110,10 +110,12 @@ def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepT
     return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.mutates_tracked).trace
 
 
-def case_with_certificates(plan: TracePlan) -> Iterator[Any]:
-    """The graph of ``plan`` with the values of the basis symbols at which it is certified, the largest number of iterations first; then the
-    concrete trace at each. Nothing if the plan does not suffice. For a process of its own: torch computes on one thread from here on."""
+def case_with_certificates(plan: TracePlan, general: Graph, requested: Mapping[str, int]) -> Iterator[Any]:
+    """The concrete trace of the ``general`` graph at its ``requested`` values; the graph of ``plan``, a special case of it, with the values
+    at which that is certified, the largest number of iterations first; then the concrete trace at each. Ends where the plan does not
+    suffice. For a process of its own: torch computes on one thread from here on."""
     torch.set_num_threads(1)
+    yield concrete_trace(plan.spec, general, requested)
     graph = attempt(plan, unrolls=True)
     if isinstance(graph, Graph):
         certificates = [any_of[0] for any_of in certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)]

@@ -173,9 +173,9 @@ def reported(derivation: Derivation) -> list[str]:
 def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, str]:
     """(closed form in the table of answers, note on it); for a maximum, the form of the largest candidate."""
     quantity = derivation[name]
-    formula = _largest(quantity, derivation) or _closed_form(quantity, steps_of(derivation, name), {}, derivation)
+    closed_form = _largest(quantity, derivation) or _closed_form(quantity, (), {}, derivation)
     where = _where(quantity, derivation.sizes)
-    return formula, "; ".join(filter(None, (_largest_note(quantity), f"where {where}" if where else "")))
+    return closed_form, "; ".join(filter(None, (_largest_note(quantity), f"where {where}" if where else "")))
 
 
 def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:

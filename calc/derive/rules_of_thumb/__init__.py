@@ -22,6 +22,7 @@ from calc.derive.rules_of_thumb.ranges import ValidRanges as ValidRanges
 from calc.derive.rules_of_thumb.ranges import scanned, within
 from calc.derive.rules_of_thumb.rules import RULES as RULES
 from calc.derive.rules_of_thumb.rules import RuleOfThumb as RuleOfThumb
+from calc.platform.on_demand import OnDemand
 from calc.symbolic import branches
 from calc.symbolic.exact import evaluate_text
 
@@ -43,7 +44,7 @@ class RuleComparison:
     differences: tuple[Difference, ...] = ()
     steps: tuple[Step, ...] = ()
     outside: tuple[tuple[str, int], ...] = ()
-    within: tuple[ValidRanges, ...] = ()
+    within: Sequence[ValidRanges] = ()
     assumptions: tuple[JudgedAssumption, ...] = ()
     gross: GrossErrors | None = None
 
@@ -67,7 +68,11 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
     count = exact.at({})
     bridge = explained(applicable, exact, derivation)
     step = ComparedStep(derivation, count, bridge.all)
-    ranges = (within(dim, expr, exact, derivation, bridge.all) for dim in scanned(expr, exact, derivation))
+
+    def ranges() -> tuple[ValidRanges, ...]:
+        along = (within(dim, expr, exact, derivation, bridge.all) for dim in scanned(expr, exact, derivation))
+        return tuple(each for each in along if each.searched[0] < each.searched[1])
+
     return RuleComparison(
         rule,
         True,
@@ -78,7 +83,7 @@ def _compare(rule: RuleOfThumb, derivation: Derivation) -> RuleComparison:
         differences=bridge.differences,
         steps=bridge.steps,
         outside=tuple((name, derivation[name].value or 0) for name in rule.outside if is_stated(derivation, name)),
-        within=tuple(along for along in ranges if along.searched[0] < along.searched[1]),
+        within=OnDemand(ranges),
         assumptions=tuple(JudgedAssumption(a.statement, a.judge(step)) for a in rule.assumes),
         gross=gross_errors((d.value for d in bridge.all), count) if bridge.all is not None and count else None,
     )
