@@ -22,7 +22,7 @@ from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
 from calc.graph.coverage import CoverageRow
-from calc.graph.guards import unchecked
+from calc.graph.guards import assumed, unchecked
 from calc.graph.step import Graph, StepTrace
 from calc.platform.on_demand import OnDemand
 from calc.rules import families  # noqa: F401  # importing the rules registers them
@@ -112,7 +112,7 @@ def _without_steps(
         source=graph.source,
         dims=tuple(_dim_records(graph, values)),
         options=graph.options,
-        assumptions=tuple(a.at(values) for a in graph.assumptions),
+        assumptions=assumed(graph.assumptions, values, in_general),
         quantities={name: built[name] for name in ORDER},
         steps=(),
         coverage=_coverage(analysis, values),

@@ -67,6 +67,11 @@ class Assumption:
         return replace(self, expr=negated, because=f"a trace at sizes with this outcome certifies the closed forms there; {self.because}")
 
 
+def assumed(assumptions: Iterable[Assumption], sizes: Mapping[str, int], in_case: bool) -> tuple[Assumption, ...]:
+    """The assumptions as they are true at all ``sizes``: that there is a special case only where it is in force (``in_case``)."""
+    return tuple(a.at(sizes) for a in assumptions if in_case or a.kind != SPECIAL_CASE)
+
+
 def has_remainder(text: str) -> bool:
     """Whether an expression has a remainder in it."""
     return any(isinstance(node, Remainder) or (isinstance(node, FunctionCall) and node.function == "Mod") for node in walk(parse(text)))

@@ -1,19 +1,14 @@
 """Traces on disk, so that a model is traced once and not by every command. Torch-free.
 
-An entry is used only if it is an intact graph of this model with these options and versions; any other is deleted and re-created. A path
-that is not a regular file is neither read nor replaced.
+An entry is used only if it is an intact graph of this model with these options and versions; any other is deleted and re-created.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TypeVar
 
 from calc.dimensions import Dim
@@ -21,13 +16,11 @@ from calc.errors import BadInputError
 from calc.graph import serialize
 from calc.graph.step import Graph
 from calc.options import Options
-from calc.pipeline.precomputed import code_here, code_of
-from calc.platform import files
+from calc.pipeline.precomputed.index import code_here, code_of
+from calc.platform.cache_entry import cache_entry
 from calc.spec import Spec
 
 T = TypeVar("T")
-
-_ENTRY = files.Kind(2**31)
 
 
 class Cache:
@@ -35,18 +28,12 @@ class Cache:
     in its key; ``case`` names the special case of any other."""
 
     def __init__(self, spec: Spec, options: Options, used: bool, case: str = "") -> None:
-        self._spec = spec
-        self._path: Path | None = None
-        if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
-            return
-        root = _root()
-        if root is None:
+        self._spec, self._entry = spec, None
+        if not used or not spec.key:
             return
         # The name of any other spec is the user's own.
         code = code_of(spec.name, options.to_json()) if spec.key == f"built-in:{spec.name}" else code_here()
-        text = "\n".join([spec.key, repr(options), case, *_versions(), code])
-        self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        self._path = root / f"{self._key[:32]}.graph"
+        self._entry = cache_entry("\n".join([spec.key, repr(options), case, *_versions(), code]), "graph")
 
     def read(self, progress: Callable[[str], None]) -> Graph | None:
         """The graph of the entry; ``None`` if there is none, or a damaged one, which is deleted with a message."""
@@ -57,13 +44,9 @@ class Cache:
         return self._read(self._with_dimensions, progress)
 
     def _read(self, parse: Callable[[str], T], progress: Callable[[str], None]) -> T | None:
-        if self._path is None or not os.path.isfile(self._path):  # opening a pipe would block
-            return None
         try:
-            key, _, text = _ENTRY.read_text(self._path).partition("\n")
-            if key != self._key:
-                raise BadInputError("of another model, or of other options or versions")
-            return parse(text)
+            text = None if self._entry is None else self._entry.read()
+            return None if text is None else parse(text)
         except BadInputError:
             self.discard(progress)
             return None
@@ -79,9 +62,8 @@ class Cache:
     def discard(self, progress: Callable[[str], None]) -> None:
         """Delete a damaged entry, with a message."""
         progress("trace in the cache damaged: deleted")
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+        if self._entry is not None:
+            self._entry.discard()
 
     def write(self, graph: Graph) -> None:
         self._write(lambda: serialize.dumps(graph))
@@ -91,27 +73,14 @@ class Cache:
         self._write(lambda: json.dumps({"key": spec.key, "dims": {name: asdict(dim) for name, dim in spec.dimensions.items()}}))
 
     def _write(self, text: Callable[[], str]) -> None:
-        if self._path is None or (os.path.lexists(self._path) and not os.path.isfile(self._path)):
-            return
-        with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is not an error
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(files.Output(self._path, f"{self._key}\n{text()}"))
+        if self._entry is not None:
+            self._entry.write(text)
 
 
 def _named_after(spec: Spec, graph: Graph) -> Graph:
     """The graph with the name and source of ``spec``: it may have been made for another file of the same content."""
     cases = tuple(replace(case, graph=_named_after(spec, case.graph)) for case in graph.special_cases)
     return replace(graph, model=spec.name, source=spec.source, special_cases=cases)
-
-
-def _root() -> Path | None:
-    """The folder of the cache; None for a user without a home directory."""
-    if os.environ.get("NAPKIN_CACHE"):
-        return Path(os.environ["NAPKIN_CACHE"])
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
-    except RuntimeError:
-        return None
 
 
 @functools.cache

@@ -71,7 +71,15 @@ def derive(
         derivation = job.derive(request, say)
     if values:
         click.echo(job.json_text(_values(derivation)), nl=False)
-        return
+    else:
+        _show_derived(request, derivation, explain, as_json)
+    job.keep(request, derivation)
+
+
+def _show_derived(request: Request, derivation: Derivation, explain: str | None, as_json: bool) -> None:
+    """A derivation with the rules of thumb beside it."""
+    from reports.jobs import job
+
     comparisons = () if explain is not None and explain in derivation else job.comparisons(derivation, explain)
     print_result(
         as_json, lambda: _document(derivation, comparisons, explain), lambda out: _show(request, derivation, comparisons, explain, out)
@@ -93,8 +101,8 @@ def _show(request: Request, derivation: Derivation, comparisons: Sequence[RuleCo
 
 
 def _show_stored(request: Request, as_json: bool) -> bool:
-    """Show the answers of a bundled closed form that holds at these sizes, and say so on standard error; False if there is none."""
-    from calc.pipeline.precomputed import stored
+    """Show the answers of a stored closed form that holds at these sizes, and say so on standard error; False if there is none."""
+    from calc.pipeline.precomputed import stored, why_not
 
     form = stored(request.model, request.options.to_json()) if request.cache else None
     if form is None or not form.covers(request.sizes):
@@ -103,14 +111,17 @@ def _show_stored(request: Request, as_json: bool) -> bool:
     from reports.views import answers
     from reports.writers.terminal import Terminal
 
-    bundled = f"bundled closed forms of this version of napkin, traced with {of}; --no-cache traces the step again"
-    Terminal(file=sys.stderr).line(bundled)
+    not_bundled = why_not(request.model, request.options.to_json())
+    origin = "closed forms that an earlier command derived" if not_bundled else "bundled closed forms of this version of napkin"
+    Terminal(file=sys.stderr).line(f"{origin}, traced with {of}; --no-cache traces the step again")
 
     print_result(
         as_json, lambda: _values(form.derivation(request.sizes)), lambda out: answers.show(answers.of_stored(form, request.sizes), out)
     )
     if not as_json:
-        click.echo(_MORE.format(request.model), err=True)
+        from reports.typeset.escape import brief
+
+        click.echo(_MORE.format(brief(request.model)), err=True)
     return True
 
 

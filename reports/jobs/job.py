@@ -57,6 +57,14 @@ def derive(request: Request, progress: Progress, require: Callable[[Collection[s
     return replace(derivation, provenance={"napkin": version(), **versions})
 
 
+def keep(request: Request, derivation: Derivation) -> None:
+    """Keep the closed forms of a derivation for later commands, unless the request goes without the cache."""
+    from calc.pipeline.precomputed import keep as kept
+
+    if request.cache:
+        kept(request.model, derivation)
+
+
 def derive_each(request: Request, option: str, values: Sequence[str], progress: Progress) -> tuple[dict[str, Derivation], dict[str, str]]:
     """The derivations with each of ``values`` for one option of the step, and why the model refuses the others."""
     from calc.models.load import require

@@ -172,19 +172,21 @@ class Engine:
         from reports.jobs.request import request_from
 
         request = request_from(model, keywords, self.cache)
-        form = stored(model, request.options.to_json()) if self.cache else None
+        word = self._word(model)
+        form = stored(word, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
             return ModelValues(model, form.derivation(request.sizes))
         from calc.models.load import require
         from reports.jobs import job
 
         work.spend(_TRACED)
-        word = self._word(model)
         require(word)
         longest = f"the longest before it took {max(self.seconds):.0f} s" if self.seconds else "seconds, or minutes for a large model"
         self.progress(f"loading and tracing {model} ({longest})")
         begin = time.perf_counter()
-        traced = job.derive(replace(request, model=word), self.progress)
+        request = replace(request, model=word)
+        traced = job.derive(request, self.progress)
+        job.keep(request, traced)
         self.seconds.append(time.perf_counter() - begin)
         return ModelValues(model, traced)
 

@@ -190,15 +190,16 @@ def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
     sizes = form.sizes(chosen)
     names = sorted((name for name in form.quantities if not absent(name, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}
+    assumptions = form.assumed(sizes)
     return Answers(
         model=form.model,
         options=form.options,
         sizes=sizes,
         specialized={name: why for name, (_, why) in form.specialized.items()},
-        exchanged=tuple(headlines(form.assumptions)),
+        exchanged=tuple(headlines(assumptions)),
         lines=tuple(_stored(form.quantity(name), values[name], sizes) for name in names),
         coverage=_coverage(form, sizes),
-        assumptions=_assumptions(form.dims, form.assumptions),
+        assumptions=_assumptions(form.dims, assumptions),
         notes=form.notes,
         rules_of_thumb=tuple(_rule_of_thumb(rule, values, sizes) for rule in form.rules_of_thumb),
         parts=tuple(

@@ -17,7 +17,8 @@ from calc.derive.closed_forms import derive
 from calc.derive.result import Derivation
 from calc.errors import CertificateError, NegativeCountError
 from calc.pipeline.pipeline import Run, derived
-from calc.pipeline.precomputed import FOLDER, Stored
+from calc.pipeline.precomputed import Stored
+from calc.pipeline.precomputed.index import FOLDER
 from calc.pipeline.sweep import sweep
 from calc.pipeline.verdict import EXACT, FAILED
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, term

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import calc
 from calc.dimensions import Dim, resolve
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
-from calc.pipeline.precomputed import FOLDER, Stored
+from calc.pipeline.precomputed import Stored
+from calc.pipeline.precomputed.index import FOLDER
 from calc.pipeline.sweep import sweep, sweep_expression
 from calc.pipeline.sweep_grid import Trouble, _default
 from calc.symbolic import arrays

@@ -157,8 +157,10 @@ class QuestionModel:
         if self._derived is None:
             from calc.options import made
             from calc.pipeline.pipeline import derive
+            from calc.pipeline.precomputed import keep
 
             self._derived = derive(self.spec, self.sizes, options=made(**(self.options or {})), progress=self.progress)
+            keep(self.name, self._derived)
         return self._derived
 
     # -- values that questions use ---------------------------------------------------------------------------------------------------

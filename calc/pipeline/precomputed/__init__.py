@@ -1,38 +1,39 @@
-"""Stored closed forms: derivations of known models, kept as data, so that a question about them needs neither torch nor SymPy.
+"""Stored closed forms: derivations kept as data, so that a question about them needs neither torch nor SymPy. Those of known models are
+bundled; what a command derives is kept in the user's cache.
 
     form = calc.pipeline.precomputed.stored("llama3-8b")          # None where there is none that holds here
     form.quantity("flops.forward.matmul").at(B=8, T=1024)         # an exact integer
     form.quantity("memory.peak").expr_text                        # its closed form
 
-``python -m calc.pipeline.precomputed.make`` re-derives them. A form is used only where it is what a derivation would give: the code means
-what it meant when the form was made, and the torch and transformers installed here, if any, are of the versions it was traced with.
+``python -m calc.pipeline.precomputed.make`` re-derives the bundled ones. A form is used only where it is what a derivation would give: the
+code means what it meant when the form was made, and the torch and transformers installed here, if any, are of the versions it was traced
+with.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from calc.pipeline.precomputed.forms import Stored, StoredQuantity
-from calc.pipeline.precomputed.produced import differing, digest
+from calc.pipeline.precomputed.index import bundled, names, why_not
 
-__all__ = ["Stored", "StoredQuantity", "form_of", "forms_elsewhere", "names", "stored", "why_not"]
+if TYPE_CHECKING:
+    from calc.derive.result import Derivation
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "data" / "stored"
-INDEX = "index.json"
-SCHEMA = 2
+__all__ = ["Stored", "StoredQuantity", "bundled", "form_of", "forms_elsewhere", "keep", "names", "stored", "why_not"]
 
 
 def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None:
     """The stored form of a model as ``calc.models.load`` names it, for ``options`` as ``Options.to_json`` gives them (default: the
-    defaults).
-
-    ``None`` if there is none that is valid here; ``why_not`` gives the reason.
+    defaults): the bundled one, else one that an earlier command derived. ``None`` if there is none that is valid here.
     """
-    return None if why_not(name, options) else _read(_entry(name, options)["file"])
+    form = bundled(name, options)
+    if form is not None:
+        return form
+    from calc.pipeline.precomputed import kept
+
+    return kept.read(name, options)
 
 
 def form_of(
@@ -43,9 +44,13 @@ def form_of(
     if form is not None:
         return form
     from calc.options import made as chosen
+    from calc.pipeline.precomputed import kept
     from calc.pipeline.precomputed.writing import made
 
-    return Stored(made(name, chosen(**(options or {})), cache=cache, progress=progress))
+    data = made(name, chosen(**(options or {})), cache=cache, progress=progress)
+    if cache:
+        kept.write(name, options, data)
+    return Stored(data)
 
 
 def forms_elsewhere(
@@ -59,73 +64,14 @@ def forms_elsewhere(
     return lambda sizes: Stored(make(sizes))
 
 
-def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
-    """Why no stored form can be used; empty if one can."""
-    entry = _entry(name, options)
-    if not entry:
-        return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
-    if not _made_by_this_code(entry):
-        return "the stored closed forms were made by other code: python -m calc.pipeline.precomputed.make re-derives them"
-    versions = differing(entry["versions"])
-    return f"the stored closed forms were made by {versions}" if versions else ""
+def keep(name: str, derivation: Derivation) -> None:
+    """Keep the closed forms of a derivation in the user's cache, for later commands. A model whose content its name does not tell is not
+    kept, nor is what is bundled."""
+    from calc.pipeline.precomputed import kept
 
+    if kept.is_identified(name) and bundled(name, derivation.options) is None:
+        from calc.pipeline.precomputed.writing import of_derivation
 
-def names() -> tuple[str, ...]:
-    """The models of which closed forms are stored for the default options."""
-    return tuple(dict.fromkeys(entry["name"] for entry in _index()["forms"]))
-
-
-def _entry(name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
-    """The entry of the index, empty if there is none. Without options, a model's first form is the one for the defaults."""
-    entries = (e for e in _index()["forms"] if e["name"] == name and (options is None or e["options"] == dict(options)))
-    return next(entries, {})
-
-
-@cache
-def _index() -> dict[str, Any]:
-    try:
-        index: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
-    except FileNotFoundError:  # before the first build
-        return {"schema": SCHEMA, "sources": [], "code": "", "forms": []}
-    return index
-
-
-@cache
-def _digest_here() -> str:
-    """The digest of the bytes of the code that would derive the forms now."""
-    return digest(_index()["sources"])
-
-
-def _made_by_this_code(entry: Mapping[str, Any]) -> bool:
-    return _digest_here() == entry["sha256"] or _has_same_meaning(entry["name"], tuple(entry["rules"]), entry["code"])
-
-
-@cache
-def _has_same_meaning(name: str, rules: tuple[str, ...], made_by: str) -> bool:
-    """Whether the files that derive a model have the same meaning, though not the same bytes."""
-    from calc.pipeline.precomputed import code
-
-    return code.combined(code.meanings(code.sources_of(name, rules)).values()) == made_by
-
-
-def code_of(name: str, options: Mapping[str, str]) -> str:
-    """A digest of the meaning of the code that derives a built-in model: of what its stored form depends on if that is valid, else of all
-    of it. Takes a second if the files differ from those of the index."""
-    entry = _entry(name, options)
-    return str(entry["code"]) if entry and _made_by_this_code(entry) else code_here()
-
-
-@cache
-def code_here() -> str:
-    """A digest of the meaning of all deriving code, as ``code_of`` has it for one model."""
-    index = _index()
-    if index["forms"] and all(entry["sha256"] == _digest_here() for entry in index["forms"]):
-        return str(index["code"])
-    from calc.pipeline.precomputed import code
-
-    return code.combined(code.meanings(code.sources()).values())
-
-
-@cache
-def _read(file: str) -> Stored:
-    return Stored(json.loads((FOLDER / file).read_text(encoding="utf-8")))
+        data = of_derivation(name, derivation)
+        if data is not None:
+            kept.write(name, derivation.options, data)

@@ -14,7 +14,7 @@ from calc.derive.names import PeakPlace
 from calc.derive.quantities import Definition, definitions, require_count
 from calc.errors import UnknownQuantityError, suggestion
 from calc.graph.folds import Basis, Fold
-from calc.graph.guards import Assumption, Guard, TracedDim, applies, failed_guards, settable, unchecked
+from calc.graph.guards import Assumption, Guard, TracedDim, applies, assumed, failed_guards, settable, unchecked
 from calc.symbolic.polynomials import Point, Polynomial, Table
 
 if TYPE_CHECKING:
@@ -187,6 +187,10 @@ class Stored:
         """The special case that applies at all ``sizes``, if there is one."""
         return next((case for case in self.cases if applies(case.equal, sizes)), None)
 
+    def assumed(self, sizes: Mapping[str, int]) -> tuple[Assumption, ...]:
+        """What the form assumes at all ``sizes``."""
+        return assumed(self.assumptions, sizes, self.case_at(sizes) is not None)
+
     def point(self, sizes: Mapping[str, int]) -> Point:
         """Evaluates polynomials at all ``sizes``, as ``self.sizes`` gives them."""
         return self._at(sizes).point
@@ -231,7 +235,7 @@ class Stored:
             source=self.source,
             dims=tuple(replace(d, value=sizes[d.name]) for d in self.dims),
             options=self.options,
-            assumptions=tuple(a.at(sizes) for a in self.assumptions),
+            assumptions=self.assumed(sizes),
             quantities={name: self.derived(name, sizes) for name in self.quantities},
             steps=(),
             coverage=(),

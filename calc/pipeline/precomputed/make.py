@@ -17,7 +17,8 @@ from typing import Any
 
 from calc.models.catalogue import CATALOGUE, configs
 from calc.options import Options
-from calc.pipeline.precomputed import FOLDER, INDEX, SCHEMA, code
+from calc.pipeline.precomputed import code
+from calc.pipeline.precomputed.index import FOLDER, INDEX, SCHEMA
 from calc.pipeline.precomputed.produced import LIBRARIES, digest
 
 

@@ -30,10 +30,15 @@ def digest(sources: Iterable[str]) -> str:
 
 def differing(versions: Mapping[str, str]) -> str:
     """The libraries among ``versions`` that are installed here in another version, as text; empty if all agree or are absent."""
-    installed = dict(_installed())
-    changed = [name for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
-    made_with, present = (", ".join(f"{name} {among[name]}" for name in changed) for among in (versions, installed))
+    here = installed()
+    changed = [name for name, version in versions.items() if _public(here.get(name, version)) != _public(version)]
+    made_with, present = (", ".join(f"{name} {among[name]}" for name in changed) for among in (versions, here))
     return f"{made_with}, and here is {present}" if changed else ""
+
+
+def installed() -> dict[str, str]:
+    """The versions of the libraries that are installed here, without importing them."""
+    return dict(_installed())
 
 
 def _installed() -> Iterator[tuple[str, str]]:

@@ -16,15 +16,18 @@ from calc.derive.analysis import Analysis, analyse
 from calc.derive.cases import differences
 from calc.derive.closed_forms import derive as derived
 from calc.derive.closed_forms import derived_alone
+from calc.derive.other_sizes import OtherSizes
 from calc.derive.peak import place_of
 from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb.exact import ExactCount, inapplicable, incomparable
 from calc.derive.rules_of_thumb.rules import RULES
 from calc.errors import NapkinError
+from calc.graph.guards import settable
 from calc.graph.step import Graph, SpecialCase
 from calc.options import Options
 from calc.pipeline import pipeline
-from calc.pipeline.precomputed import SCHEMA, Stored
+from calc.pipeline.precomputed.forms import Stored
+from calc.pipeline.precomputed.index import SCHEMA
 from calc.pipeline.precomputed.produced import LIBRARIES
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
@@ -69,6 +72,27 @@ def _made(name: str, graph: Graph) -> dict[str, Any]:
     return data
 
 
+def of_derivation(name: str, derivation: Derivation) -> dict[str, Any] | None:
+    """The form of what a derivation from a spec was made of, with the spec's own defaults; None where it would not say all that the
+    derivation says."""
+    around = derivation.other_sizes
+    if not isinstance(around, OtherSizes) or around.traced.spec is None or any(_lacks_form(derivation[q]) for q in derivation):
+        return None
+    try:
+        defaults = around.traced.spec.sizes()
+        graph = replace(around.traced.graph, dims=tuple(replace(d, value=defaults[d.name]) for d in around.traced.graph.dims))
+        data = {"schema": SCHEMA, **_written(name, graph, around.traced.analysis, derivation)}
+        compare(data, derivation)
+    except NapkinError:
+        return None
+    return data
+
+
+def _lacks_form(quantity: Quantity) -> bool:
+    """Whether a quantity has a value without a closed form."""
+    return quantity.text is None and quantity.value is not None
+
+
 def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: bool) -> Graph:
     """The graph also certified at the model's own sizes with a larger batch: if these are a special case, only that is known to hold."""
     ones = [name for special in graph.special_cases for name, to in special.equal.items() if to == "1"]
@@ -89,7 +113,8 @@ def analysed(graph: Graph) -> Analysis:
 
 def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
     """Refuse a form that differs from the derivation."""
-    stored_derivation = Stored(data).derivation({})
+    form = Stored(data)
+    stored_derivation = form.derivation(settable(form, derivation.sizes))
     for name in derivation:
         ours, theirs = map(_plain, (stored_derivation[name], derivation[name]))
         if ours != theirs:
@@ -128,7 +153,7 @@ def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
         # A library that happens to be loaded does not affect a built-in model.
         "versions": {n: v for n, v in graph.provenance.items() if n in LIBRARIES and (n == "torch" or graph.source != "built-in")},
         "dims": [[getattr(d, field.name) for field in fields(d)] for d in graph.dims],
-        "assumptions": [[a.expr, a.because] for a in graph.assumptions],
+        "assumptions": [[a.expr, a.because, *([a.kind] if a.kind else [])] for a in graph.assumptions],
         "notes": list(graph.notes),
         "symbols": list(graph.symbols),
         "basis": dict(graph.basis),

@@ -15,7 +15,7 @@ from calc.models.load import load
 from calc.options import Options
 from calc.pipeline import precomputed
 from calc.pipeline.cache import Cache
-from calc.pipeline.precomputed import code, produced
+from calc.pipeline.precomputed import code, index, produced
 from calc.spec import Spec
 
 STALE = "the stored closed forms were made by other code: python -m calc.pipeline.precomputed.make re-derives them"
@@ -44,14 +44,14 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
 def _forget() -> None:
     for function in (
         *(code._imported, code._parsed, code._meaning, code._statement_texts, code._definition),
-        *(precomputed._digest_here, precomputed._has_same_meaning, precomputed.code_here),
+        *(index._digest_here, index._has_same_meaning, index.code_here),
     ):
         function.cache_clear()
 
 
 def _trace_of(spec: Spec) -> Path | None:
     """The file of a trace in the cache."""
-    return Cache(spec, Options(), used=True)._path
+    return entry.path if (entry := Cache(spec, Options(), used=True)._entry) else None
 
 
 def _everything() -> str:
@@ -139,7 +139,7 @@ def test_an_import_is_the_definition_behind_it(module: str, same: bool, tmp_path
 
 def test_what_a_form_depends_on_is_in_the_index() -> None:
     """The rules that it was counted by; GPT-2's are among those of every transformer, and it has no convolution."""
-    forms = {line["file"]: line for line in json.loads((precomputed.FOLDER / precomputed.INDEX).read_text(encoding="utf-8"))["forms"]}
+    forms = {line["file"]: line for line in json.loads((index.FOLDER / index.INDEX).read_text(encoding="utf-8"))["forms"]}
 
     assert "calc.rules.convolution" in forms["resnet50.json"]["rules"]
     assert "calc.rules.convolution" not in forms["gpt2.json"]["rules"]

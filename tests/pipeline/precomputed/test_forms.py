@@ -17,7 +17,8 @@ from calc.derive.result import Quantity
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.models.catalogue import configs
 from calc.options import Options
-from calc.pipeline.precomputed import FOLDER, INDEX, Stored, code, names, produced, stored, why_not
+from calc.pipeline.precomputed import Stored, code, names, produced, stored, why_not
+from calc.pipeline.precomputed.index import FOLDER, INDEX
 from calc.pipeline.precomputed.writing import compare, made
 from tests.quick import few
 

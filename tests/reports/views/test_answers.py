@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
-from calc.pipeline.precomputed import FOLDER, INDEX, Stored
+from calc.pipeline.precomputed import Stored
+from calc.pipeline.precomputed.index import FOLDER, INDEX
 from reports.cli.derive import _values
 from reports.jobs import job
 from reports.jobs.request import Request

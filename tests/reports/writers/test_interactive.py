@@ -19,7 +19,8 @@ import pytest
 from calc.derive.quantities import absent
 from calc.errors import DimensionError
 from calc.hardware.accelerators import catalogue
-from calc.pipeline.precomputed import FOLDER, Stored
+from calc.pipeline.precomputed import Stored
+from calc.pipeline.precomputed.index import FOLDER
 from reports.page.what_if import WhatIf, document, page_of, script_text
 from reports.writers import html
 from tests.quick import few

@@ -16,6 +16,7 @@ from calc.capacity.questions import answered
 from calc.capacity.questions.registry import all_questions
 from calc.errors import BadInputError
 from calc.pipeline import precomputed
+from calc.pipeline.precomputed import index
 from reports import cli
 from reports.jobs import site
 from reports.page.questions import question_row
@@ -28,10 +29,10 @@ def valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored forms are taken whatever derived them."""
 
     def why_not(name: str, options: dict[str, str] | None = None) -> str:
-        return "" if precomputed._entry(name, options) else "there is none"
+        return "" if index._entry(name, options) else "there is none"
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    monkeypatch.setattr(precomputed, "why_not", why_not)
+    monkeypatch.setattr(index, "why_not", why_not)
     monkeypatch.setattr(site, "why_not", why_not)
 
 

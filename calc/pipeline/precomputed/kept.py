@@ -1,0 +1,91 @@
+"""Closed forms that an earlier command derived, in the user's cache.
+
+A model is identified before it is loaded, which takes torch: a built-in one by its name, a config by the bytes of its file. The code of any
+other model says what it is only when it runs, so that its forms are not kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from calc.errors import BadInputError
+from calc.models.catalogue import CATALOGUE, configs
+from calc.models.load import config_file
+from calc.options import Options
+from calc.pipeline.precomputed.forms import Stored
+from calc.pipeline.precomputed.index import code_here, code_of
+from calc.pipeline.precomputed.produced import installed
+from calc.platform import files
+from calc.platform.cache_entry import CacheEntry, cache_entry
+
+_CONFIG = files.Kind(2**23)
+
+
+def is_identified(name: str) -> bool:
+    """Whether ``name`` tells what the model is before it is loaded."""
+    return bool(_content(name))
+
+
+def read(name: str, options: Mapping[str, str] | None) -> Stored | None:
+    """The form of a model for these options; ``None`` if none is kept, or a damaged one, which is deleted."""
+    entry = _entry(name, options)
+    if entry is None:
+        return None
+    try:
+        text = entry.read()
+        return None if text is None else Stored(json.loads(_intact(text)))
+    except (BadInputError, ValueError):
+        entry.discard()
+        return None
+
+
+def write(name: str, options: Mapping[str, str] | None, data: Mapping[str, Any]) -> None:
+    """Keep a form, as ``Stored`` reads it."""
+    entry = _entry(name, options)
+    if entry is not None:
+        text = json.dumps(data, separators=(",", ":"))
+        entry.write(lambda: f"{_digest(text)}\n{text}")
+
+
+def _intact(text: str) -> str:
+    """The form in the text of an entry. Raises ``BadInputError`` for a damaged one."""
+    digest, _, form = text.partition("\n")
+    if digest != _digest(form):
+        raise BadInputError("a form in the cache is damaged")
+    return form
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _entry(name: str, options: Mapping[str, str] | None) -> CacheEntry | None:
+    """The place of a form in the cache; ``None`` where there is no cache, or the model is not identified."""
+    content = _content(name)
+    if not content:
+        return None
+    chosen = Options().to_json() if options is None else dict(options)
+    code = code_here() if name.startswith("hf:") else code_of(name, chosen)
+    return cache_entry("\n".join(["form", name, content, json.dumps(chosen), *_versions(), code]), "form")
+
+
+def _content(name: str) -> str:
+    """What identifies the content of a model; empty where its name does not tell."""
+    head, _, tail = name.partition(":")
+    if head in CATALOGUE or (head == "transformers" and tail in configs()):
+        return name
+    if head != "hf" or not tail:
+        return ""
+    try:
+        return hashlib.sha256(_CONFIG.read_bytes(config_file(tail))).hexdigest()
+    except BadInputError:
+        return ""
+
+
+@functools.cache
+def _versions() -> tuple[str, ...]:
+    return tuple(f"{library} {version}" for library, version in sorted(installed().items()))
