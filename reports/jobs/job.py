@@ -59,10 +59,10 @@ def derive(request: Request, progress: Progress, require: Callable[[Collection[s
 
 def keep(request: Request, derivation: Derivation) -> None:
     """Keep the closed forms of a derivation for later commands, unless the request goes without the cache."""
-    from calc.pipeline.precomputed import keep as kept
+    from calc.pipeline import precomputed
 
     if request.cache:
-        kept(request.model, derivation)
+        precomputed.keep(request.model, derivation)
 
 
 def derive_each(request: Request, option: str, values: Sequence[str], progress: Progress) -> tuple[dict[str, Derivation], dict[str, str]]:

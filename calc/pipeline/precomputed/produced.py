@@ -30,9 +30,9 @@ def digest(sources: Iterable[str]) -> str:
 
 def differing(versions: Mapping[str, str]) -> str:
     """The libraries among ``versions`` that are installed here in another version, as text; empty if all agree or are absent."""
-    here = installed()
-    changed = [name for name, version in versions.items() if _public(here.get(name, version)) != _public(version)]
-    made_with, present = (", ".join(f"{name} {among[name]}" for name in changed) for among in (versions, here))
+    present_here = installed()
+    changed = [name for name, version in versions.items() if _public(present_here.get(name, version)) != _public(version)]
+    made_with, present = (", ".join(f"{name} {among[name]}" for name in changed) for among in (versions, present_here))
     return f"{made_with}, and here is {present}" if changed else ""
 
 

@@ -216,10 +216,12 @@ def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
         Engine(tmp_path).run([]).lookup("x")
 
 
-def test_a_document_says_how_long_a_model_takes_that_is_traced(tmp_path: Path) -> None:
-    """The first in general, the second by the longest before it."""
+def test_a_document_says_how_long_a_model_takes_that_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first in general, the second by the longest before it. The closed forms of the first are kept, and hold at other sizes."""
+    monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path / "cache"))
     said: list[str] = []
-    traced = "\n".join(f"model linear mode=eval B={size} as m{size}" for size in (2, 3))
+    models = (("linear", "eval", 2), ("linear", "infer", 3), ("linear", "eval", 5))
+    traced = "\n".join(f"model {model} mode={mode} B={size} as m{size}" for model, mode, size in models)
     Engine(tmp_path, progress=said.append).run(read(f"```napkin\n{traced}\n```\n").statements)
     first, second = (line for line in said if line.startswith("loading and tracing"))
 

@@ -224,6 +224,7 @@ def test_files_of_a_document_lie_beside_it_wherever_it_is_checked_from(tmp_path:
 def test_a_document_traces_twenty_models_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes up to a minute; those whose closed forms are stored take none."""
     monkeypatch.setattr(job, "derive", lambda *_: {})
+    monkeypatch.setattr(job, "keep", lambda *_: None)
     many = "".join(f"model mlp as m{i} optimizer=sgd precision=bf16 attention=math B={i}\n" for i in range(1, 30))
 
     assert refused(tmp_path, f"```napkin\n{many}```\n1<!--= 1 -->\n") == (
