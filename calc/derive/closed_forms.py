@@ -17,7 +17,7 @@ from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.part_names import place
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
-from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
+from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step, StepsOnDemand
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
@@ -65,8 +65,7 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
 
 
 def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
-    derivation, steps_of = _by_cases(traced, values)
-    return replace(derivation, steps=steps_of(derivation.quantities))
+    return _with_steps(*_by_cases(traced, values))
 
 
 # The steps of those quantities.
@@ -93,8 +92,11 @@ def _by_cases(traced: TracedGraph, values: Mapping[str, int]) -> tuple[Derivatio
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, *, in_general: bool) -> Derivation:
     """The derivation of a graph without its special cases, at all ``values``; ``in_general`` where one of those applies."""
-    derivation, steps_of = _without_steps(graph, values, analysis, None, in_general)
-    return replace(derivation, steps=steps_of(derivation.quantities))
+    return _with_steps(*_without_steps(graph, values, analysis, None, in_general))
+
+
+def _with_steps(derivation: Derivation, steps_of: _StepsOf) -> Derivation:
+    return replace(derivation, steps=StepsOnDemand(partial(steps_of, derivation.quantities.keys())))
 
 
 def _without_steps(
@@ -233,7 +235,7 @@ def _quantity(
         definition.name,
         definition.unit,
         definition.meaning,
-        analysis.fold.outer.text(analysis.fold(total)),
+        analysis.fold.text(total),
         analysis.at(values)(total),
         tuple(terms),
         parts=tuple(_parts(definition, analysis, values)),
@@ -243,14 +245,14 @@ def _quantity(
 
 def _parts(definition: Definition, analysis: Analysis, values: Mapping[str, int]) -> Iterator[QuantityPart]:
     """The parts of the model, in the order of a table."""
-    zero, text = analysis.algebra.constant(0), analysis.fold.outer.text
+    zero, text = analysis.algebra.constant(0), analysis.fold.text
     mine = [g for name in _summands(definition) for g in analysis.of_parts.get(name, ())]
     by_part = loops.by(lambda g: g.part, mine)
     for part, members in sorted(by_part.items(), key=lambda each: place(each[0])):
         poly = loops.total(members, zero)
         if poly != 0:
-            alike = ((m.module_path, m.label, text(analysis.fold(m.total))) for m in loops.by_addend(members))
-            yield QuantityPart(part, text(analysis.fold(poly)), analysis.at(values)(poly), tuple(PartAddend(*addend) for addend in alike))
+            alike = ((m.module_path, m.label, text(m.total)) for m in loops.by_addend(members))
+            yield QuantityPart(part, text(poly), analysis.at(values)(poly), tuple(PartAddend(*addend) for addend in alike))
 
 
 def _summands(definition: Definition) -> list[str]:
@@ -266,13 +268,13 @@ def _terms(mine: Sequence[loops.Group], analysis: Analysis, values: Mapping[str,
         if poly != 0:
             parts = ((label, loops.total(alike, zero)) for label, alike in loops.by(lambda g: g.label, members).items())
             term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in members)), analysis, values)
-            written = tuple((label, analysis.fold.outer.text(analysis.fold(part))) for label, part in parts if part != 0)
+            written = tuple((label, analysis.fold.text(part)) for label, part in parts if part != 0)
             terms.append(replace(term, parts=written))
     return terms
 
 
 def _term(module_path: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
-    return QuantityTerm(module_path, analysis.fold.outer.text(analysis.fold(poly)), analysis.at(values)(poly), because)
+    return QuantityTerm(module_path, analysis.fold.text(poly), analysis.at(values)(poly), because)
 
 
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
@@ -327,13 +329,12 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
 
 
 def _candidate(peak: PeakCandidate, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
-    outer, fold = analysis.fold.outer, analysis.fold
-    value = analysis.at(values)
+    text, value = analysis.fold.text, analysis.at(values)
     parts = {role: p for role, p in peak.parts.items() if p != 0}
     return Candidate(
-        expr=outer.text(fold(peak.live)),
+        expr=text(peak.live),
         at=place_of(peak),
         value=value(peak.live),
-        parts={role: outer.text(fold(p)) for role, p in parts.items()},
+        parts={role: text(p) for role, p in parts.items()},
         part_values={role: value(p) for role, p in parts.items()},
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from calc.derive.names import PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.quantities import absent, require_count
 from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.platform import arguments
+from calc.platform.garbage import rarely_searched
 from calc.platform.reading import clipped
 from calc.platform.tables import text_table
 from calc.symbolic.assignments import sizes_text
@@ -285,6 +286,38 @@ class Quantity:
         return f"unknown: {self.unknown}" if self.value is None else f"value at these sizes, no closed form: {self.unknown}"
 
 
+class StepsOnDemand(Sequence[Step]):
+    """The steps that ``make`` returns, made when they are first read: most derivations are only evaluated."""
+
+    def __init__(self, make: Callable[[], tuple[Step, ...]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _steps(self) -> tuple[Step, ...]:
+        with rarely_searched():
+            return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Step, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Step | tuple[Step, ...]:
+        return self._steps[index]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._steps == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as unhashable as the derivation that has them
+
+    def __repr__(self) -> str:
+        return repr(self._steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """Sizes outside the derivation at which a concrete trace of the same step gives the same integers."""
@@ -314,7 +347,7 @@ class Derivation:
     options: Mapping[str, str]
     assumptions: tuple[Assumption, ...]
     quantities: Mapping[str, Quantity]
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     coverage: tuple[CoverageRow, ...]
     certificates: tuple[Certificate, ...]
     provenance: Mapping[str, str]
