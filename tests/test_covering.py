@@ -120,5 +120,6 @@ def test_memory_is_that_of_a_real_run(model: str, optimizer: str, precision: str
         pytest.skip(f"refused: {error}")  # torch's own class refuses such parameters
     report = calc.check(derivation, **sizes)
 
+    assert derivation.steps  # each is checked when it is made
     assert [] == failures(report)
     assert [name for name in MEMORY if report[name].verdict == NOT_MEASURED] == []

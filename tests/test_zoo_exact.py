@@ -38,6 +38,7 @@ def test_every_quantity_of_a_model_is_exact(exhibit: Exhibit) -> None:
 
     reports = [calc.check(derivation, **_free(spec, sizes)) for sizes in (exhibit.sizes, exhibit.other)]
 
+    assert derivation.steps  # each is checked when it is made
     assert [] == [f"{r.sizes} {v}" for r in reports for v in r.verdicts if v.verdict != _expected(v, r, exhibit)]
 
 

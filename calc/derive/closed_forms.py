@@ -24,6 +24,7 @@ from calc.derive.timeline import timeline
 from calc.graph.coverage import CoverageRow
 from calc.graph.guards import assumed, unchecked
 from calc.graph.step import Graph, StepTrace
+from calc.platform.garbage import rarely_searched
 from calc.platform.on_demand import OnDemand
 from calc.rules import families  # noqa: F401  # importing the rules registers them
 from calc.rules.registry import REGISTRY, Registry
@@ -66,8 +67,7 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
 
 
 def _derived_at(traced: TracedGraph, values: Mapping[str, int]) -> Derivation:
-    derivation, steps_of = _by_cases(traced, values)
-    return _with_steps(derivation, steps_of)
+    return _with_steps(*_by_cases(traced, values))
 
 
 # The steps of those quantities.
@@ -98,7 +98,8 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, *
 
 
 def _with_steps(derivation: Derivation, steps_of: _StepsOf) -> Derivation:
-    return replace(derivation, steps=OnDemand(partial(steps_of, derivation.quantities)))
+    make = rarely_searched()(partial(steps_of, [*derivation.quantities]))
+    return replace(derivation, steps=OnDemand(make))
 
 
 def _without_steps(
@@ -237,7 +238,7 @@ def _quantity(
         definition.name,
         definition.unit,
         definition.meaning,
-        analysis.fold.outer.text(analysis.fold(total)),
+        analysis.fold.text(total),
         analysis.at(values)(total),
         tuple(terms),
         parts=tuple(_parts(definition, analysis, values)),
@@ -247,14 +248,14 @@ def _quantity(
 
 def _parts(definition: Definition, analysis: Analysis, values: Mapping[str, int]) -> Iterator[QuantityPart]:
     """The parts of the model, in the order of a table."""
-    zero, text = analysis.algebra.constant(0), analysis.fold.outer.text
+    zero, text = analysis.algebra.constant(0), analysis.fold.text
     mine = [g for name in _summands(definition) for g in analysis.of_parts.get(name, ())]
     by_part = loops.by(lambda g: g.part, mine)
     for part, members in sorted(by_part.items(), key=lambda each: place(each[0])):
         poly = loops.total(members, zero)
         if poly != 0:
-            alike = ((m.module_path, m.label, text(analysis.fold(m.total))) for m in loops.by_addend(members))
-            yield QuantityPart(part, text(analysis.fold(poly)), analysis.at(values)(poly), tuple(PartAddend(*addend) for addend in alike))
+            alike = ((m.module_path, m.label, text(m.total)) for m in loops.by_addend(members))
+            yield QuantityPart(part, text(poly), analysis.at(values)(poly), tuple(PartAddend(*addend) for addend in alike))
 
 
 def _summands(definition: Definition) -> list[str]:
@@ -270,13 +271,13 @@ def _terms(mine: Sequence[loops.Group], analysis: Analysis, values: Mapping[str,
         if poly != 0:
             parts = ((label, loops.total(alike, zero)) for label, alike in loops.by(lambda g: g.label, members).items())
             term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in members)), analysis, values)
-            written = tuple((label, analysis.fold.outer.text(analysis.fold(part))) for label, part in parts if part != 0)
+            written = tuple((label, analysis.fold.text(part)) for label, part in parts if part != 0)
             terms.append(replace(term, parts=written))
     return terms
 
 
 def _term(module_path: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
-    return QuantityTerm(module_path, analysis.fold.outer.text(analysis.fold(poly)), analysis.at(values)(poly), because)
+    return QuantityTerm(module_path, analysis.fold.text(poly), analysis.at(values)(poly), because)
 
 
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
@@ -331,13 +332,12 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
 
 
 def _candidate(peak: PeakCandidate, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
-    outer, fold = analysis.fold.outer, analysis.fold
-    value = analysis.at(values)
+    text, value = analysis.fold.text, analysis.at(values)
     parts = {role: p for role, p in peak.parts.items() if p != 0}
     return Candidate(
-        expr=outer.text(fold(peak.live)),
+        expr=text(peak.live),
         at=place_of(peak),
         value=value(peak.live),
-        parts={role: outer.text(fold(p)) for role, p in parts.items()},
+        parts={role: text(p) for role, p in parts.items()},
         part_values={role: value(p) for role, p in parts.items()},
     )

@@ -180,7 +180,7 @@ def _poly(frame: CoverageContext, number: Sequence[int]) -> Poly:
 
 
 def _text(frame: CoverageContext, poly: Poly) -> str:
-    return frame.fold.outer.text(frame.fold(poly))
+    return frame.fold.text(poly)
 
 
 # -- at sizes ----------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Operators:
 
     def text(self, poly: Poly) -> str:
         """A count of one operator, or of all equal ones, as a closed form in the model's dimensions."""
-        return self.fold.outer.text(self.fold(poly))
+        return self.fold.text(poly)
 
     def total(self, field: str, phase: str) -> str:
         """Closed form of one of ``SUMMED`` over a phase, in the model's dimensions."""

@@ -115,4 +115,4 @@ class _Activations:
         return f"; {self._written(gone)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
 
     def _written(self, poly: Poly) -> str:
-        return self.analysis.fold.outer.text(self.analysis.fold(poly)).replace("**", "^").replace("*", "·")
+        return self.analysis.fold.text(poly).replace("**", "^").replace("*", "·")

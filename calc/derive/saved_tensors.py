@@ -98,7 +98,7 @@ def _written(
     total = analysis.interpolate(totals)
 
     def text(poly: Poly) -> str:
-        return analysis.fold.outer.text(analysis.fold(poly))
+        return analysis.fold.text(poly)
 
     return SavedTensor(
         tensor=saved_row.tensor,

@@ -43,6 +43,7 @@ class StepMaker:
     sizes: Mapping[str, int]
     steps: list[Step] = field(default_factory=list)
     _counts: dict[str, Poly] = field(default_factory=dict)
+    _trees: dict[Poly, Expression] = field(default_factory=dict)
     _later: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def later(self, quantity: str, make: Callable[[], None]) -> None:
@@ -76,7 +77,9 @@ class StepMaker:
         return collected
 
     def _tree(self, folded: Poly) -> Expression:
-        return tree(self.analysis.fold.outer, folded, self._trip_counts)
+        if folded not in self._trees:
+            self._trees[folded] = tree(self.analysis.fold.outer, folded, self._trip_counts)
+        return self._trees[folded]
 
     @cached_property
     def _trip_counts(self) -> tuple[str, ...]:

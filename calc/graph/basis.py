@@ -136,6 +136,7 @@ class Folding:
         written = self._written.values()
         self.outer = Algebra([*names, *filter(str.isidentifier, written)], [text for text in written if not text.isidentifier()])
         self._cache: dict[Any, Poly] = {}
+        self._texts: dict[Any, str] = {}
 
     def in_basis(self, name: str) -> str:
         """The name in ``inner`` of a symbol or an atom of ``outer``."""
@@ -148,6 +149,13 @@ class Folding:
         if folded is None:
             folded = self._cache[poly] = self._fold(poly)
         return folded
+
+    def text(self, poly: Poly) -> str:
+        """``poly`` in the model's own dimensions as text, cached: each set of sizes asks for it."""
+        text = self._texts.get(poly)
+        if text is None:
+            text = self._texts[poly] = self.outer.text(self(poly))
+        return text
 
     def _fold(self, poly: Poly) -> Poly:
         total = self.outer.constant(0)

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Context without garbage collection; the young generations are collected on entry."""
+    """Context without garbage collection; the young generations are collected on entry, unless the process freezes its objects: then it
+    collects when it chooses."""
     was_on = gc.isenabled()
-    gc.collect(1)  # garbage of an earlier run is there; collecting the whole heap would take longer than a small run
+    if not gc.get_freeze_count():
+        gc.collect(1)  # garbage of an earlier run is there; collecting the whole heap would take longer than a small run
     gc.disable()
     try:
         yield

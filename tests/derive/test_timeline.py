@@ -91,7 +91,15 @@ def _run(derivation: Derivation) -> Timeline:
 
 
 GEMMA = Path(__file__).parents[1] / "published" / "configs" / "gemma-2-2b.json"
-LAYERED = ["cruncher", "llama3-8b", "mixtral", "vit-b", "transformers:deepseek_v3", f"hf:{GEMMA}"]
+# Given depths are greater than those of all traces of the derivation.
+LAYERED = [
+    ("cruncher", {}),
+    ("llama3-8b", {"L": 9}),
+    ("mixtral", {"L": 9}),
+    ("vit-b", {}),
+    ("transformers:deepseek_v3", {"L": 13}),
+    (f"hf:{GEMMA}", {"L": 14}),
+]
 
 
 @pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.slow), "sgd"])
@@ -105,11 +113,13 @@ def test_what_is_written_down_for_deep_models_is_what_a_run_of_all_layers_gives(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", LAYERED, ids=[source.rpartition("/")[2] for source in LAYERED])
-def test_that_holds_of_each_kind_of_layers(source: str) -> None:
+@pytest.mark.parametrize(("source", "sizes"), LAYERED, ids=[source.rpartition("/")[2] for source, _ in LAYERED])
+def test_that_holds_of_each_kind_of_layers(source: str, sizes: dict[str, int]) -> None:
     """Dense ones before those with experts, patterns of several, a vision tower."""
-    derivation = calc.derive(calc.load(source))
+    derivation = calc.derive(calc.load(source), sizes)
+    traced = max(certificate.sizes["L"] for certificate in derivation.certificates)
 
+    assert sizes.get("L", traced + 1) > traced
     assert derivation.replay is not None
     assert derivation.replay(None) == _run(derivation)
 

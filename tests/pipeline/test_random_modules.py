@@ -18,6 +18,7 @@ def differences(plan: Plan) -> list[str]:
     """Everything in which the derivation of a plan, made at other sizes, and a run at its own disagree."""
     derivation = calc.derive(plan.spec(), cache=False, optimizer=plan.optimizer)
     report = calc.check(derivation, **plan.sizes)
+    assert derivation.at_sizes(plan.sizes).steps  # each is checked when it is made
     assert any(verdict.verdict == EXACT for verdict in report.verdicts)
     return [str(verdict) for verdict in report.verdicts if verdict.verdict not in (EXACT, IN_PARTS, NOT_MEASURED)]
 

@@ -109,6 +109,7 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
     try:
         spec = calc.load(f"hf:{config}")
         derivation = calc.derive(spec, _few(spec), cache=False)
+        steps = len(derivation.steps)  # each is checked when it is made
         report = calc.check(derivation)
     except NapkinError as error:
         return Row(model_type, architecture, REFUSED, _line(error).replace(f"hf:{config}", model_type))
@@ -121,7 +122,7 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
     return Row(
         model_type,
         architecture,
-        WRONG if wrong else REFUSED if missing else EXACT,
+        WRONG if wrong or not steps else REFUSED if missing else EXACT,
         why,
         tuple(d.name for d in derivation.dims if d.name not in specialized and not d.tied),
         specialized,

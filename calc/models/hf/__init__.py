@@ -108,6 +108,8 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
         return {}
     small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if name in ("L", "V") and name in dims}
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
+    if _runs(source, task, layout, dims, _smaller(source, layout, dims, odd)):  # a tower of images at full width takes seconds
+        return {}
     needs = not _runs(source, task, layout, dims, odd) and _runs(source, task, layout, dims, even)
     return {"k": replace(k, multiple_of=2, because="half of a head's width are sines, half cosines")} if needs else {}
 
@@ -260,7 +262,7 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
         parameters = _parameters(source, layout, sizes)
     except Exception:  # the class may raise anything at sizes that it does not support
         return dict(small)
-    own = {name for name in dims if name not in FIELDS.dimensions} - {"B", "T", "S"} - small.keys()
+    own = [name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S") and name not in small]
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
         unit = dims[name].multiple_of or 1
         if parameters <= _CHECKED_NARROW or dims[name].tied:
