@@ -15,6 +15,7 @@ from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
+from reports.typeset.wording import searched_sizes as searched_sizes
 from reports.typeset.wording import sentence as sentence
 from reports.typeset.wording import several as several
 from reports.typeset.wording import sizes_text as sizes_text

@@ -48,6 +48,12 @@ def model_title(model: str) -> str:
     return file.removesuffix(".json") if file != "config.json" else folder.rpartition("/")[2] or file
 
 
+def searched_sizes(first: int, last: int, step: int = 1) -> str:
+    """``24 … 1,048,572, in steps of 12``: the sizes that a search along one dimension covers."""
+    span = f"{numbers.integer(first)}{NBSP}…{NBSP}{numbers.integer(last)}"
+    return span if step == 1 else f"{span}, in steps of {numbers.integer(step)}"
+
+
 def several(count: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
