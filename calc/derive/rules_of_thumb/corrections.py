@@ -6,6 +6,7 @@ monomial by monomial what the rule omits, adds or counts differently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -29,7 +30,8 @@ LISTED = 8
 NAMED = 3
 
 _CONVOLUTION = "⋆"
-_OF_WEIGHTS = (_CONVOLUTION, "W")  # in the labels of multiplications by a parameter
+_OF_ANY_TENSORS = ("x W", "dx = dy Wᵀ", "dW = xᵀ dy")  # labels of matmuls that need not have a parameter
+_TOKEN = re.compile(r"\w+")
 _IF_COMPUTED = " if it were computed"
 _MISSING = {frozenset({"dw"}): "dx", frozenset({"dx"}): "dw"}  # the gradient that is missing beside the one that is computed
 
@@ -173,26 +175,35 @@ class _Bridge:
         total = sum(shown.values(), start=self._zero)
         addends = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
         module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(a.label for a in addends)))
-        smaller = self._common.value(total) < 0
-        because = why or (f"the exact count is smaller by it: {terms}" if smaller else f"the {self._exact.rule.noun} has no such term: {terms}")
+        lacking = f"the {self._exact.rule.noun} has no such term: {terms}"
+        because = why or (f"the exact count is smaller by it: {terms}" if self._common.value(total) < 0 else lacking)
         return self._correction(kind, reason, self._labelled_sum(shown), total, module_paths, because + _subtracted(addends))
 
     def _applies_weights(self, addend: Addend) -> bool:
         """Whether the rule counts weights and the addend is a multiplication by one, or its gradient that is missing."""
         if not self._owners or self._exact.rule.unit is not Unit.FLOP:
             return False
-        return addend.quantity == NOT_COMPUTED or any(sign in addend.label for sign in _OF_WEIGHTS)
+        if addend.quantity == NOT_COMPUTED or _CONVOLUTION in addend.label:
+            return True
+        names = {"W" if name == "weight" else name for name in self._parameters_of(addend.module_path)}
+        tokens = {token.removesuffix("ᵀ") for token in _TOKEN.findall(addend.label)}
+        return bool(tokens & {*names, *(f"d{name}" for name in names)}) or ("W" in tokens and addend.label not in _OF_ANY_TENSORS)
+
+    def _parameters_of(self, module_path: str) -> dict[str, Poly]:
+        """The parameters of a module by name, each with its share of the rule."""
+        module = "" if module_path == TOP else module_path
+        paths = ((parameter.rpartition("."), share) for parameter, share in self._shares)
+        return {name: share for (parent, _, name), share in paths if parent == module}
 
     def _reused(self, parts: Sequence[tuple[Addend, Poly]], times: str) -> str:
         """Why the exact count has more of a weight's multiplications than the rule."""
         convolution = any(_CONVOLUTION in a.label for a, _ in parts)
-        where = "the convolution applies it at every position of its result" if convolution else "the layer applies it to each row of its input"
-        return f"N counts each weight once per {self._each()}; {where}{times}"
+        applied = "convolution applies it at every position of its result" if convolution else "layer applies it to each row of its input"
+        return f"N counts each weight once per {self._each()}; the {applied}{times}"
 
     def _times(self, module_path: str, applied: Poly) -> str:
         """How often the module applies its weight to a sample, ``, p² + 1 times``; empty where it has several or that is no polynomial."""
-        module = "" if module_path == TOP else module_path
-        own = [share for parameter, share in self._shares if parameter.rpartition(".")[0] == module]
+        own = [share for name, share in self._parameters_of(module_path).items() if "bias" not in name]
         largest = max((self._degree(share) for share in own), default=0)
         weights = [share for share in own if self._degree(share) == largest]
         times, rest = divmod(applied, weights[0]) if len(weights) == 1 else (self._zero, applied)
