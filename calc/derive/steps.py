@@ -18,6 +18,7 @@ from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
+from calc.derive.quantities import QUANTITIES
 from calc.derive.reasons import COUNTS, Reasons
 from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
@@ -128,7 +129,9 @@ class StepMaker:
                 root.at(g.module_path).add(g, times)
         parts = [self._loose(quantity, g) for g in loose]
         parts += self._parts(quantity, root)
-        because = "every operator and tensor of the step is in exactly one part, so the parts add" if parts else "the step has none"
+        because = "every operator and tensor of the step is in exactly one part, so the parts add"
+        if not parts:
+            because = f"no operator or tensor of the step belongs to the {QUANTITIES[quantity].meaning}"
         self._sum(quantity, StepPlace(quantity, "total"), parts, StepReason("sum", because))
 
     def _instances(self, module_path: str) -> Poly:

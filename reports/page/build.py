@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.derive.live_bytes import Timeline
 from calc.derive.peak_crossovers import PeakCrossovers
-from calc.derive.quantities import absent
+from calc.derive.quantities import absent, applies, has_attention
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
@@ -40,7 +40,6 @@ from reports.page.conventions import (
     STEPS,
     TRACED_AGAIN,
     conventions,
-    has_attention,
     options_in_words,
 )
 from reports.page.coverage import coverage
@@ -86,7 +85,7 @@ class PageContent:
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
     ``equations``: those of the model. ``with_design``: with a section for a design document. ``only``: the quantities of the page, if
-    not all; with ``further``, the commands that show more of them, the page has their values, closed forms and parts, and no steps.
+    not all; ``solved``: without those that are unknown; with ``further``, the commands that show more of them, the page has their values, closed forms and parts, and no steps.
     """
 
     derivation: Derivation
@@ -105,12 +104,14 @@ class PageContent:
     equations: ModelSection = NO_EQUATIONS
     with_design: bool = False
     only: Collection[str] = ()
+    solved: bool = False
     further: Sequence[Command] = ()
 
     @cached_property
     def names(self) -> list[str]:
         """The quantities that have a chapter."""
-        return [name for name in reported(self.derivation) if not self.only or name in self.only]
+        names = (name for name in reported(self.derivation) if not self.only or name in self.only)
+        return [name for name in names if self.derivation[name].text is not None or not self.solved]
 
     @cached_property
     def verdicts(self) -> Mapping[str, Any]:
@@ -373,7 +374,7 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
     for reason in dict.fromkeys(filter(None, reasons.values())):
         yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: not part of this step: {reason}."
     for name in derivation:
-        if derivation[name].text is None and not reasons[name]:
+        if derivation[name].text is None and applies(name, derivation[name].unknown, derivation.options):
             is_unknown = derivation[name].value is None
             yield f"{name} is unknown: {derivation[name].unknown}." if is_unknown else f"{name}: {derivation[name].reason}."
     for v in verdicts.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.derive.quantities import absent
+from calc.derive.quantities import applies
 from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.graph.folds import named_quotient
@@ -167,7 +167,7 @@ def explanation(derivation: Derivation, name: str) -> Explanation:
 
 def reported(derivation: Derivation) -> list[str]:
     """The quantities of a report, in its order."""
-    return sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
+    return sorted((name for name in derivation if applies(name, derivation[name].unknown, derivation.options)), key=place)
 
 
 def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, str]:

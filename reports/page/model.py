@@ -98,6 +98,20 @@ class StepView:
     more: str = ""
 
     @property
+    def zero(self) -> bool:
+        """Whether it has nothing to add up, so that its reason says all."""
+        return self.before.plain == self.after.plain == ("0",)
+
+    @property
+    def lines(self) -> tuple[tuple[str, TypesetFormula], ...]:
+        """Its formulas, each with the sign before it: both sides and the sizes substituted, but none that is written as the one above it."""
+        if self.zero:
+            return ()
+        further = (self.before if self.same else self.after, self.substituted)
+        above = (self.before, further[0])
+        return (("", self.before), *(("=", line) for line, last in zip(further, above, strict=True) if line.plain != last.plain))
+
+    @property
     def short(self) -> bool:
         """Whether it fits on a line."""
         return not self.last and len(self.before.pieces) == len(self.after.pieces) == 1
