@@ -196,10 +196,13 @@ class StepMaker:
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
         count, _ = COUNTS.written(number)
         times = "once" if count == "1" else f"{count} times"
-        several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
+        alike = "there is one such tensor" if count == "1" else f"there are {count} such tensors"
+        several = f"it runs {times}" if operator else f"{alike} in all layers together"
+        plural = "" if count == "1" else "s"
+        noun = f"call{plural} of {bare_name(g.rule)}" if operator else f"tensor{plural} in all"
         because = f"{self._reasons.of(quantity, [g])}; {several}"
         shown = self.make(quantity, StepPlace(g.module_path), before, g.total, StepReason(g.rule, because, (g.rule,) if operator else ()))
-        return _Part(f"{g.module_path} ({times})", shown, g.total)
+        return _Part(f"{g.module_path}, {count} {noun}", shown, g.total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
         disjoint = StepReason("sum over parts", "the parts of a layer are disjoint, so they add")

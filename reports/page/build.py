@@ -85,7 +85,8 @@ class PageContent:
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
     ``equations``: those of the model. ``with_design``: with a section for a design document. ``only``: the quantities of the page, if
-    not all; ``solved``: without those that are unknown; with ``further``, the commands that show more of them, the page has their values, closed forms and parts, and no steps.
+    not all; ``solved``: without those that are unknown. With ``further``, the commands that show more of them, the page has their values,
+    closed forms and parts, and no steps.
     """
 
     derivation: Derivation

@@ -104,7 +104,7 @@ class StepView:
 
     @property
     def lines(self) -> tuple[tuple[str, TypesetFormula], ...]:
-        """Its formulas, each with the sign before it: both sides and the sizes substituted, but none that is written as the one above it."""
+        """Its formulas, each with the sign before it: both sides and the sizes substituted, but none that is as the one above it."""
         if self.zero:
             return ()
         further = (self.before if self.same else self.after, self.substituted)
@@ -150,8 +150,9 @@ class Chapter:
     """The derivation of one quantity.
 
     ``aside``: pages that must stay light leave its steps out. ``shared_reason``: the common description of all ``terms``, if they have one.
-    For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates
-    share. For a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum.
+    For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, ``loops`` says what the names of candidates in a loop mean,
+    and ``throughout`` has the bytes by role that all share. For a form by cases, ``where`` is the case that holds here and ``otherwise``
+    the general form, unless that is a maximum.
     ``same_table``: an earlier chapter whose table has the same rows.
     """
 
@@ -176,6 +177,7 @@ class Chapter:
     candidates: tuple[CandidateRow, ...]
     columns: tuple[tuple[str, str], ...]
     throughout: tuple[tuple[str, str], ...]
+    loops: str
     titles: Mapping[str, str]
     same_table: PageLink | None = None
 

@@ -76,13 +76,15 @@ def in_case(equal: Mapping[str, str]) -> str:
 
 def declared(dims: Iterable[TracedDim], assumptions: Iterable[Assumption]) -> Iterator[Assumption]:
     """Conditions that the model's dimensions declare, unless the record states them too."""
-    stated = {a.expr for a in assumptions}
-    for dim in dims:
+    stated, named = {a.expr for a in assumptions}, [*dims]
+    meanings = {dim.name: dim.meaning or dim.name for dim in named}
+    for dim in named:
         conditions = []
         if dim.multiple_of not in (None, 1):
             conditions.append((divides(dim.name, dim.multiple_of, dim.plus), _WHY[type(dim.multiple_of)].format(dim.name)))
         if dim.at_most is not None:
-            why = "no more can be chosen than there are" if dim.unbacked_at else f"the model is made for at most {dim.at_most}"
+            bounded = f"{meanings[dim.name]} cannot exceed {meanings.get(dim.at_most, dim.at_most)}"
+            why = "no more can be chosen than there are" if dim.unbacked_at else bounded
             conditions.append((f"{dim.name} <= {dim.at_most}", why))
         for expr, because in conditions:
             if expr not in stated:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from calc.capacity.homework import ASSIGNMENT
 from reports import cli
+from reports.typeset.numbers import NBSP
 
 WORDS = ("gpt2", "d=35,77", "h=5,7", "L=3,5", "V=47", "C=13", "T=11", "B=2", "--context", "17", "--memory", "3MB", "--mfu", "0.25")
 
@@ -154,7 +155,7 @@ def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
     full, text = ((folder / "report.md").read_text(encoding="utf-8") for folder in (report, homework))
 
     why = "because no operator or tensor of the step belongs to the matrix multiplications of the optimizer step."
-    assert f"**0 FLOP**\n\n{why}" in full
+    assert f"**0{NBSP}FLOP**\n\n{why}" in full
     assert not re.search(r"^=\{\}& 0\b", full, re.MULTILINE)
     chapters = [re.findall(r"^### 4[\d.]+ `(.*)`$", page, re.MULTILINE) for page in (full, text)]
     assert chapters[0] == chapters[1]

@@ -143,3 +143,12 @@ def test_the_formula_of_a_candidate_is_written_once(derivation: Derivation) -> N
     assert all(text.count(f'<a id="{row.target}"></a>') == 1 for row in rows)
     assert not [step.number for c in page.chapters for step in c.others if step.tabled and f"#### 4.{step.number} " in text]
     assert "A candidate that is written from another one is that one, plus what is allocated and less what is freed" in text
+
+
+def test_a_candidate_in_a_loop_is_explained_once(derivation: Derivation) -> None:
+    """Which iteration a name without one means, and that the backward begins with the last layer."""
+    chapters = {c.quantity: c for c in build(PageContent(derivation)).chapters}
+    says = "A module path with * runs in a loop: a candidate there is in its first iteration, unless its name says which."
+
+    assert chapters["memory.peak"].loops == f"{says} The backward goes through a loop from its end: its first iteration is the last layer."
+    assert chapters["parameters"].loops == ""
