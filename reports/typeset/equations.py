@@ -37,6 +37,10 @@ class Written:
     text: str
     binds: int = _CLOSE
 
+    @property
+    def is_product(self) -> bool:
+        return self.binds == _PRODUCT + 1
+
     def within(self, level: int) -> str:
         """The piece, in brackets where it would fall apart."""
         return self.text if self.binds > level else f"({self.text})"
@@ -374,7 +378,8 @@ class Writer:
 
     def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         self._page.needs_indices |= not all(_is_trailing(self._plain(o).at, len(node.shape)) for o in operands)
-        parts = {argument(i): self._operand(o, letters).within(_SUM + 5) for i, o in enumerate(operands)}
+        written, tight = [self._operand(operand, letters) for operand in operands], _raised(expr)
+        parts = {argument(i): w.within(w.binds if w.is_product and argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
         text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
         self._page.notes |= dict.fromkeys(notes)
@@ -495,6 +500,12 @@ def _shifted(index: str, shift: str) -> str:
     if not index:
         return shift
     return index if shift == "0" else f"{index}{'' if shift.startswith('-') else '+'}{shift}"
+
+
+def _raised(expr: sp.Expr) -> set[sp.Symbol]:
+    """The symbols that stand in a power or behind a division sign, where a product needs brackets: 10^(a/b)."""
+    sides = (side for power in expr.atoms(sp.Pow) for side in power.args if not side.is_Add)
+    return {factor for side in sides for factor in sp.Mul.make_args(side) if factor.is_Symbol}
 
 
 def _is_trailing(at: Sequence[int], rank: int) -> bool:
