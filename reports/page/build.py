@@ -23,6 +23,7 @@ from calc.hardware.accelerators import Accelerator
 from calc.memory.peak_levers import PeakLever
 from calc.options import TRAIN
 from calc.performance.records import Evidence
+from calc.symbolic import latex, marks
 from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Remainder, walk
 from calc.symbolic.parser import free_names
 from calc.symbolic.tree import is_maximum
@@ -55,7 +56,7 @@ from reports.page.records import recorded
 from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
-from reports.typeset import expressions, latex, marks, numbers, plain
+from reports.typeset import expressions, numbers, plain
 from reports.typeset.wording import Stated, as_condition, declared, headline, in_words, stated, undivided
 
 SECTIONS = {

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from reports.typeset.marks import Marks
+from calc.symbolic.marks import Marks
 from reports.typeset.numbers import PrintedAmount
 
 
 class FormulaPieces(NamedTuple):
-    """A formula in pieces (see ``reports.typeset.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
+    """A formula in pieces (see ``calc.symbolic.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
     label)."""
 
     pieces: tuple[Marks, ...]

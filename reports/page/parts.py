@@ -57,7 +57,7 @@ def stated_formula(expr: str | None) -> TypesetFormula | None:
 
 
 def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
-    from reports.typeset import latex, marks  # what only prints text does without them
+    from calc.symbolic import latex, marks  # what only prints text does without them
 
     rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)

@@ -17,7 +17,7 @@ from calc.mathematics.autodiff.sizes import folded, in_dimensions
 from reports.typeset.letters import Letters, contraction_flops_text, flops_text
 from reports.typeset.matmuls import MatrixProduct, matrix_product
 from reports.typeset.padding import bounds
-from reports.typeset.scalars import Latex, Style, Text
+from reports.typeset.scalars import Latex, Style, Text, raised
 
 _CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
@@ -378,7 +378,7 @@ class Writer:
 
     def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         self._page.needs_indices |= not all(_is_trailing(self._plain(o).at, len(node.shape)) for o in operands)
-        written, tight = [self._operand(operand, letters) for operand in operands], _raised(expr)
+        written, tight = [self._operand(operand, letters) for operand in operands], raised(expr)
         parts = {argument(i): w.within(w.binds if w.is_product and argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
         text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
@@ -500,12 +500,6 @@ def _shifted(index: str, shift: str) -> str:
     if not index:
         return shift
     return index if shift == "0" else f"{index}{'' if shift.startswith('-') else '+'}{shift}"
-
-
-def _raised(expr: sp.Expr) -> set[sp.Symbol]:
-    """The symbols that stand in a power or behind a division sign, where a product needs brackets: 10^(a/b)."""
-    sides = (side for power in expr.atoms(sp.Pow) for side in power.args if not side.is_Add)
-    return {factor for side in sides for factor in sp.Mul.make_args(side) if factor.is_Symbol}
 
 
 def _is_trailing(at: Sequence[int], rank: int) -> bool:
