@@ -236,9 +236,10 @@ class _Bridge:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
         terms = _some(list(dict.fromkeys(a.label for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
-        counted = f" ({_some(owners)})" if owners else ""
+        counted = f", for {_some(owners)}" if owners else ""
+        of = readable(self._common.tree(self._monomial(key, Fraction(1))))
         in_rule, in_count = f"{_grouped(rule)} in the {self._exact.rule.noun}{counted}", f"{_grouped(exact)} in the exact count"
-        because = f"the coefficient is {in_rule} and {in_count}: {terms}{_subtracted(addends)}"
+        because = f"the coefficient of {of} is {in_rule}; it is {in_count}, for {terms}{_subtracted(addends)}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
