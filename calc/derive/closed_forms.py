@@ -16,7 +16,7 @@ from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.part_names import place
 from calc.derive.peak import PeakCandidate, place_of
-from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
+from calc.derive.quantities import NO_ATTENTION, QUANTITIES, Definition, absent, definitions, has_attention
 from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
@@ -224,6 +224,8 @@ def _why_unknown(name: str, analysis: Analysis) -> str:
         return reason
     if analysis.uncredited:
         return f"not credited: {min(analysis.uncredited)}"
+    if not any(r.calls for r in analysis.graph.traces) and not has_attention(op.name for r in analysis.graph.traces for op in r.ops):
+        return NO_ATTENTION
     if not any(call.causal for r in analysis.graph.traces for call in r.calls) and not any(
         op.args and dict(op.args).get("is_causal") is True for r in analysis.graph.traces for op in r.ops
     ):

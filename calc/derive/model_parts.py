@@ -30,6 +30,7 @@ from calc.derive.part_names import (
     MIX,
     NAMES,
     NORMS,
+    OUTSIDE,
     PROJECT,
     QKV,
     REMAINDER,
@@ -260,8 +261,7 @@ class ModelParts:
 
     def of_tensor(self, name: str) -> str:
         """The part of a parameter or buffer, or its name."""
-        part = self.parameters.get(name)
-        return name if part is None else part
+        return self.parameters.get(name) or OUTSIDE.get(name, name)
 
     def _of_matmul(self, op: Op, forward: ForwardMatmuls) -> str:
         if op.index in self.operators:

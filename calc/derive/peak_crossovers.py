@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from calc.derive.names import PeakPlace
 from calc.derive.result import Derivation, Quantity
+from calc.derive.size_steps import valid_step
 from calc.errors import NapkinError
 from calc.graph.folds import named_quotient
 from calc.graph.guards import follows
@@ -103,8 +104,8 @@ class _Along:
         self.dim, self._forms = dim, forms
         self._dims = {d.name: d for d in derivation.dims}
         self._here = derivation.sizes
-        unit = dim.multiple_of
-        self.step = self._here[unit] if isinstance(unit, str) else unit or 1
+        self.step = valid_step(derivation, dim.name)
+        self._first = dim.value % self.step  # all valid sizes are this plus a multiple of the step
         self._sizes_at: dict[int, dict[str, int] | None] = {}
         self._products: dict[tuple[tuple[str, int], ...], list[Fraction]] = {}
 
@@ -152,7 +153,7 @@ class _Along:
         return [*map(self._forms.algebra.at(values), self._forms.polys)]
 
     def _size(self, multiple: int) -> int:
-        return multiple * self.step + self.dim.plus
+        return multiple * self.step + self._first
 
     def _end(self, start: int, end: int) -> int:
         """The last multiple from ``start`` towards ``end`` at which the closed forms hold."""
@@ -170,7 +171,7 @@ class _Along:
             forms = [self._form(poly) for poly in self._forms.polys]
         except _NoPolynomialError as error:
             return PeakCrossovers(self.dim.name, (), because=str(error))
-        start = (self._here[self.dim.name] - self.dim.plus) // self.step
+        start = (self._here[self.dim.name] - self._first) // self.step
         low, high = self._end(start, min(1, start)), self._end(start, max(FARTHEST // self.step, start))
         return PeakCrossovers(self.dim.name, tuple(self._intervals(forms, low, high)), self.step)
 
@@ -215,8 +216,8 @@ class _Along:
         return tuple(int(c * _SCALE) if (c * _SCALE).denominator == 1 else _refuse(c) for c in total)
 
     def _text(self, form: Univariate) -> str:
-        """A candidate in this size: the multiple is (size − plus) / step."""
-        total, multiple = [Fraction(0)], [Fraction(1, self.step), Fraction(-self.dim.plus, self.step)]
+        """A candidate in this size: the multiple is (size − first) / step."""
+        total, multiple = [Fraction(0)], [Fraction(1, self.step), Fraction(-self._first, self.step)]
         for coefficient in form:
             total = _plus(_times(total, multiple), [Fraction(coefficient, _SCALE)])
         return polynomial_text(self.dim.name, total)
@@ -231,7 +232,7 @@ class _Along:
     def line(self, name: str) -> list[Fraction]:
         """A size along this dimension, as a polynomial in the multiple."""
         if name == self.dim.name:
-            return [Fraction(self.step), Fraction(self.dim.plus)]
+            return [Fraction(self.step), Fraction(self._first)]
         if not name.isidentifier():
             if any(self._depends(n) for n in free_names(name)):
                 raise _NoPolynomialError(f"{name} is not a polynomial in {self.dim.name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calc.errors import NegativeCountError
@@ -119,6 +119,20 @@ def absent(name: str, options: Mapping[str, str]) -> str:
     if name.startswith(_OPTIMIZER):
         return f"mode {mode} runs no optimizer step"
     return f"mode {mode} saves nothing for backward" if name == "activations.bytes" else ""
+
+
+NO_ATTENTION = "this model has no attention"
+
+
+def has_attention(operators: Iterable[str]) -> bool:
+    """Whether a step with these operators may have attention matmuls: it has an attention operator, or a softmax of scores."""
+    return any("attention" in name or ("softmax" in name and "log_softmax" not in name) for name in operators)
+
+
+def applies(name: str, unknown: str, options: Mapping[str, str]) -> bool:
+    """Whether a quantity, ``unknown`` for a reason or not, is a question about the step: what a causal mask skips is none where there is no
+    attention."""
+    return not absent(name, options) and unknown != NO_ATTENTION
 
 
 def definitions(options: Mapping[str, str]) -> tuple[Definition, ...]:

@@ -18,6 +18,7 @@ from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
+from calc.derive.quantities import QUANTITIES
 from calc.derive.reasons import COUNTS, Reasons
 from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
@@ -125,17 +126,19 @@ class StepMaker:
     def count(self, quantity: str, groups: Sequence[Group]) -> None:
         """Steps of a quantity that is a sum over operators or tensors."""
         root = _ModuleNode("")
-        loose: list[Group] = []
+        loose: dict[tuple[str, Poly, bool], list[Group]] = {}
         for g in groups:
             instances = self._instances(g.module_path)
             times = _integer_ratio(g.times, instances)
             if times is None:
-                loose.append(g)
+                loose.setdefault((g.module_path, g.times, _is_operator(g)), []).append(g)
             else:
                 root.at(g.module_path).add(g, times)
-        parts = [self._loose(quantity, g) for g in loose]
+        parts = [self._loose(quantity, alike) for alike in loose.values()]
         parts += self._parts(quantity, root)
-        because = "every operator and tensor of the step is in exactly one part, so the parts add" if parts else "the step has none"
+        because = "every operator and tensor of the step is in exactly one part, so the parts add"
+        if not parts:
+            because = f"no operator or tensor of the step belongs to the {QUANTITIES[quantity].meaning}"
         self._sum(quantity, StepPlace(quantity, "total"), parts, StepReason("sum", because))
 
     def _instances(self, module_path: str) -> Poly:
@@ -193,17 +196,20 @@ class StepMaker:
         shown = self.make(quantity, StepPlace(node.path), before, total, why)
         return _Part(node.path, shown, total)
 
-    def _loose(self, quantity: str, g: Group) -> _Part:
-        """A group whose number is not a multiple of its module's: it runs in some layers only, or in every iteration of a loop."""
-        operator = g.rule.startswith("aten.")
-        number = self._tree(self.analysis.fold(g.times))
-        before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
+    def _loose(self, quantity: str, groups: Sequence[Group]) -> _Part:
+        """Groups whose number is not a multiple of their module's: they run in some layers only, or in every iteration of a loop."""
+        path, operators = groups[0].module_path, _is_operator(groups[0])
+        number = self._tree(self.analysis.fold(groups[0].times))
+        terms = tuple(Labelled(Product((number, *self._factors(g.factors))), _label(g)) for g in groups)
+        rules = list(dict.fromkeys(g.rule for g in groups))
+        total = _add([g.total for g in groups], self.analysis.algebra)
         count, _ = COUNTS.written(number)
-        times = "once" if count == "1" else f"{count} times"
-        several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
-        because = f"{self._reasons.of(quantity, [g])}; {several}"
-        shown = self.make(quantity, StepPlace(g.module_path), before, g.total, StepReason(g.rule, because, (g.rule,) if operator else ()))
-        return _Part(f"{g.module_path} ({times})", shown, g.total)
+        because = f"{self._reasons.of(quantity, groups)}; {_how_often(count, len(rules), operators)}"
+        why = StepReason(rules[0] if len(rules) == 1 else "sum over operators", because, tuple(rules) if operators else ())
+        shown = self.make(quantity, StepPlace(path), terms[0] if len(terms) == 1 else Sum(terms), total, why)
+        plural = "" if count == "1" else "s"
+        of = bare_name(rules[0]) if len(rules) == 1 else "each operator"
+        return _Part(f"{path}, {count} {f'call{plural} of {of}' if operators else f'tensor{plural} in all'}", shown, total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
         disjoint = StepReason("sum over parts", "the parts of a layer are disjoint, so they add")
@@ -339,7 +345,18 @@ def _add(polys: Sequence[Poly], algebra: Algebra) -> Poly:
     return total
 
 
+def _is_operator(g: Group) -> bool:
+    return g.rule.startswith("aten.")
+
+
+def _how_often(count: str, rules: int, operators: bool) -> str:
+    """How often operators of so many rules run, or how many tensors there are, as a reason says it."""
+    if operators:
+        return f"{'it runs' if rules == 1 else 'each runs'} {'once' if count == '1' else f'{count} times'}"
+    return f"there {'is one such tensor' if count == '1' else f'are {count} such tensors'} in all layers together"
+
+
 def _label(g: Group) -> str:
-    if not g.rule.startswith("aten."):
+    if not _is_operator(g):
         return g.label
     return f"{bare_name(g.rule)}: {g.label}"

@@ -255,7 +255,7 @@ def _comparison(comparison: RuleComparison) -> dict[str, Any]:
              "effect": None if a.judgment.effect is None else str(a.judgment.effect)} for a in comparison.assumptions
         ],
         "within": [{"dim": w.dim, "ranges": _runs(w.ranges), "by_cancellation": _runs(w.by_cancellation),
-                    "searched": [number(n) for n in w.searched]} for w in comparison.within],
+                    "searched": [number(n) for n in w.searched], "step": number(w.step)} for w in comparison.within],
     }  # fmt: skip
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from calc.symbolic import tree
 from calc.symbolic.assignments import sizes_text
+from calc.symbolic.latex import latex
 from calc.units import QuantityValue
 
 if TYPE_CHECKING:
@@ -38,9 +40,9 @@ def register(formatters: Mapping[str, Any]) -> None:
 
 def derivation(derivation: Derivation) -> str:
     """Every quantity of its step with its closed form and its value."""
-    from calc.derive.quantities import absent
+    from calc.derive.quantities import applies
 
-    shown = [derivation[name] for name in derivation if not absent(name, derivation.options)]
+    shown = [derivation[name] for name in derivation if applies(name, derivation[name].unknown, derivation.options)]
     rows = [(quantity.name, _value(quantity), _closed_form(quantity)) for quantity in shown]
     sizes = sizes_text(derivation.sizes)
     return table(f"{derivation.model}: {sizes}", ("Quantity", "Value", "Closed form"), rows, code=2)
@@ -57,10 +59,8 @@ def quantity_latex(quantity: Quantity) -> str | None:
     """``name = closed form``; ``None`` where it is unknown, or too long to be read."""
     if quantity.text is None or len(quantity.text) > _LONGEST_LATEX:
         return None
-    import sympy as sp
-
     name = quantity.name.replace("_", r"\_")
-    return rf"$\displaystyle \mathrm{{{name}}} = {sp.latex(quantity.expr)}$"
+    return rf"$\displaystyle \mathrm{{{name}}} = {latex(tree.parse(quantity.text))}$"
 
 
 def report(report: Report) -> str:
@@ -123,11 +123,7 @@ def _formula(text: str) -> str:
     """A closed form in LaTeX; as clipped text where it is too long for a line."""
     if len(text) > _LONGEST:
         return _clipped(text)
-    import sympy as sp
-
-    from calc.symbolic.algebra import to_sympy
-
-    return NotebookFormula(sp.latex(to_sympy(text)))
+    return NotebookFormula(latex(tree.parse(text)))
 
 
 def _clipped(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from calc.derive.quantities import absent
+from calc.derive.quantities import absent, applies
 from calc.derive.result import Derivation, Quantity
 from calc.errors import BadInputError, FreeMemoryError, MeasurementError, suggestion
 from calc.graph.exchanges import headlines, of_counting
@@ -208,7 +208,7 @@ def compare(
     verdicts = [
         _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
         for name in derivation
-        if not absent(name, derivation.options)  # an operator that does not run needs no number
+        if applies(name, derivation[name].unknown, derivation.options)  # an operator that does not run needs no number
     ]
     return Report(
         model=derivation.model,

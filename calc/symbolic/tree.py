@@ -5,6 +5,7 @@ A non-polynomial part (``floor(T / 2)``) is one ``Name``, as in the polynomial r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeGuard
@@ -28,6 +29,8 @@ from calc.symbolic.expression import (
     rewritten,
 )
 from calc.symbolic.writer import as_text, is_operator
+
+_WRITTEN_OUT = 4  # names of peak candidates
 
 
 def parse(text: str) -> Expression:
@@ -187,6 +190,11 @@ def maximum(items: Iterable[Expression]) -> FunctionCall:
 def is_maximum(tree: Expression) -> TypeGuard[FunctionCall]:
     """Whether a tree is the ``Max`` of its arguments."""
     return isinstance(tree, FunctionCall) and tree.function == "Max"
+
+
+def numbered(items: tuple[Expression, ...]) -> bool:
+    """Whether ``items`` are more names like M_1 than a reader wants to see one by one."""
+    return len(items) > _WRITTEN_OUT and all(isinstance(i, Name) and re.fullmatch(r"[A-Z]_\d+", i.name) for i in items)
 
 
 def text(tree: Expression) -> str:

@@ -138,6 +138,7 @@ def _content(
         equations=equations,
         with_design=look.template == "design-section.j2",
         only=only,
+        solved=look.template == _HOMEWORK,
         further=_further(request) if answers_only else (),
     )
 

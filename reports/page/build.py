@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.derive.live_bytes import Timeline
 from calc.derive.peak_crossovers import PeakCrossovers
-from calc.derive.quantities import absent
+from calc.derive.quantities import absent, applies, has_attention
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
@@ -23,6 +23,7 @@ from calc.hardware.accelerators import Accelerator
 from calc.memory.peak_levers import PeakLever
 from calc.options import TRAIN
 from calc.performance.records import Evidence
+from calc.symbolic import latex, marks
 from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Remainder, walk
 from calc.symbolic.parser import free_names
 from calc.symbolic.tree import is_maximum
@@ -40,7 +41,6 @@ from reports.page.conventions import (
     STEPS,
     TRACED_AGAIN,
     conventions,
-    has_attention,
     options_in_words,
 )
 from reports.page.coverage import coverage
@@ -56,7 +56,7 @@ from reports.page.records import recorded
 from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
-from reports.typeset import expressions, latex, marks, numbers, plain
+from reports.typeset import expressions, numbers, plain
 from reports.typeset.wording import Stated, as_condition, declared, headline, in_words, stated, undivided
 
 SECTIONS = {
@@ -86,7 +86,8 @@ class PageContent:
     large model. ``inputs``: what makes the page again, to embed in it. ``evidence``: recordings of real runs. ``device``: what the peak is
     compared with. ``roof``: the roofline figure. ``levers``: changes of the step, with the peaks that they give.
     ``equations``: those of the model. ``with_design``: with a section for a design document. ``only``: the quantities of the page, if
-    not all; with ``further``, the commands that show more of them, the page has their values, closed forms and parts, and no steps.
+    not all; ``solved``: without those that are unknown. With ``further``, the commands that show more of them, the page has their values,
+    closed forms and parts, and no steps.
     """
 
     derivation: Derivation
@@ -105,12 +106,14 @@ class PageContent:
     equations: ModelSection = NO_EQUATIONS
     with_design: bool = False
     only: Collection[str] = ()
+    solved: bool = False
     further: Sequence[Command] = ()
 
     @cached_property
     def names(self) -> list[str]:
         """The quantities that have a chapter."""
-        return [name for name in reported(self.derivation) if not self.only or name in self.only]
+        names = (name for name in reported(self.derivation) if not self.only or name in self.only)
+        return [name for name in names if self.derivation[name].text is not None or not self.solved]
 
     @cached_property
     def verdicts(self) -> Mapping[str, Any]:
@@ -247,6 +250,7 @@ def build(content: PageContent) -> Page:
         not_covered=tuple(_not_covered(derivation, content.verdicts)),
         rules=rules.used([*content.steps, *(step for c in comparisons for step in c.steps)]),
         derivation_rules=rules.used(content.steps),
+        letters=rules.own_letters(content.steps, content.sizes),
         coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, content.checks)),
         commands=tuple(content.commands),
@@ -373,7 +377,7 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
     for reason in dict.fromkeys(filter(None, reasons.values())):
         yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: not part of this step: {reason}."
     for name in derivation:
-        if derivation[name].text is None and not reasons[name]:
+        if derivation[name].text is None and applies(name, derivation[name].unknown, derivation.options):
             is_unknown = derivation[name].value is None
             yield f"{name} is unknown: {derivation[name].unknown}." if is_unknown else f"{name}: {derivation[name].reason}."
     for v in verdicts.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.derive.quantities import absent
+from calc.derive.quantities import applies
 from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.graph.folds import named_quotient
@@ -93,6 +93,7 @@ def chapter(
         candidates=tuple(_candidate(c, quantity, steps, views, moments, derivation, roles) for c in quantity.candidates),
         columns=(("Peak candidate", "text"), ("Value here", "number"), ("Live bytes", "math"), *((role, "number") for role in roles)),
         throughout=throughout,
+        loops=_loops(quantity),
         titles={
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
@@ -167,7 +168,7 @@ def explanation(derivation: Derivation, name: str) -> Explanation:
 
 def reported(derivation: Derivation) -> list[str]:
     """The quantities of a report, in its order."""
-    return sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
+    return sorted((name for name in derivation if applies(name, derivation[name].unknown, derivation.options)), key=place)
 
 
 def answer(derivation: Derivation, name: str) -> tuple[TypesetFormula | None, str]:
@@ -220,6 +221,16 @@ def _largest(quantity: Quantity, derivation: Derivation) -> TypesetFormula | Non
 def _largest_note(quantity: Quantity) -> str:
     candidate = quantity.largest_candidate
     return largest_of(len(quantity.candidates), str(candidate.at)) if candidate and len(quantity.candidates) > 1 else ""
+
+
+def _loops(quantity: Quantity) -> str:
+    """What the name of a peak candidate in a loop means; empty where none is in one."""
+    looped = [candidate.at for candidate in quantity.candidates if "*" in candidate.at.module_path]
+    if not looped:
+        return ""
+    backward = any(at.phase == "backward" for at in looped)
+    order = " The backward goes through a loop from its end: its first iteration is the last layer." if backward else ""
+    return f"A module path with * runs in a loop: a candidate there is in its first iteration, unless its name says which.{order}"
 
 
 def _largest_first(steps: Sequence[Step], moments: Mapping[Expression, PeakCandidateView]) -> list[Step]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from calc.derive.quantities import has_attention
 from calc.options import TRAIN
 
 if TYPE_CHECKING:  # stored answers, which print some of these, are cold without it
@@ -77,11 +78,6 @@ _IMPLEMENTED: Mapping[str, Convention] = {
         "The per-tensor implementation has temporaries for one parameter at a time; the state is the same.",
     ),
 }
-
-
-def has_attention(operators: Iterable[str]) -> bool:
-    """Whether a step with these operators may have attention matmuls: it has an attention operator, or a softmax of scores."""
-    return any("attention" in name or ("softmax" in name and "log_softmax" not in name) for name in operators)
 
 
 def conventions(options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True) -> tuple[Convention, ...]:

@@ -16,7 +16,7 @@ from calc.units import Unit
 from reports.figures.live_bytes import drawing
 from reports.figures.shapes import Drawing, css_class
 from reports.page.model import TypesetFormula
-from reports.page.parts import formula, several, share, sizes_text, times
+from reports.page.parts import formula, searched_sizes, several, share, sizes_text, times
 from reports.page.peak_candidates import called, phase_of
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.numbers import NBSP, PrintedAmount, bytes_text
@@ -222,10 +222,10 @@ def _searched(crossover: PeakCrossovers) -> str:
         return f"not searched: {crossover.because}"
     if not crossover.intervals:
         return "not searched: the closed forms hold at no other size"
-    span = f"{numbers.integer(crossover.intervals[0].first)}{NBSP}…{NBSP}{numbers.integer(crossover.intervals[-1].last)}"
+    first, last = crossover.intervals[0].first, crossover.intervals[-1].last
     if crossover.among:
-        return f"{span}, {several(len(crossover.among), 'divisor')}"
-    return span if crossover.step == 1 else f"{span}, in steps of {numbers.integer(crossover.step)}"
+        return f"{searched_sizes(first, last)}, {several(len(crossover.among), 'divisor')}"
+    return searched_sizes(first, last, crossover.step)
 
 
 # -- live bytes over the step --------------------------------------------------------------------------------------------

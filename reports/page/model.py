@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from reports.typeset.marks import Marks
+from calc.symbolic.marks import Marks
 from reports.typeset.numbers import PrintedAmount
 
 
 class FormulaPieces(NamedTuple):
-    """A formula in pieces (see ``reports.typeset.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
+    """A formula in pieces (see ``calc.symbolic.latex``). ``wide``: it may need to scroll. ``rows``: one term a row, as (pieces,
     label)."""
 
     pieces: tuple[Marks, ...]
@@ -98,6 +98,20 @@ class StepView:
     more: str = ""
 
     @property
+    def zero(self) -> bool:
+        """Whether it has nothing to add up, so that its reason says all."""
+        return self.before.plain == self.after.plain == ("0",)
+
+    @property
+    def lines(self) -> tuple[tuple[str, TypesetFormula], ...]:
+        """Its formulas, each with the sign before it: both sides and the sizes substituted, but none that is as the one above it."""
+        if self.zero:
+            return ()
+        further = (self.before if self.same else self.after, self.substituted)
+        above = (self.before, further[0])
+        return (("", self.before), *(("=", line) for line, last in zip(further, above, strict=True) if line.plain != last.plain))
+
+    @property
     def short(self) -> bool:
         """Whether it fits on a line."""
         return not self.last and len(self.before.pieces) == len(self.after.pieces) == 1
@@ -136,8 +150,9 @@ class Chapter:
     """The derivation of one quantity.
 
     ``aside``: pages that must stay light leave its steps out. ``shared_reason``: the common description of all ``terms``, if they have one.
-    For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, and ``throughout`` has the bytes by role that all candidates
-    share. For a form by cases, ``where`` is the case that holds here and ``otherwise`` the general form, unless that is a maximum.
+    For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, ``loops`` says what the names of candidates in a loop mean,
+    and ``throughout`` has the bytes by role that all share. For a form by cases, ``where`` is the case that holds here and ``otherwise``
+    the general form, unless that is a maximum.
     ``same_table``: an earlier chapter whose table has the same rows.
     """
 
@@ -162,6 +177,7 @@ class Chapter:
     candidates: tuple[CandidateRow, ...]
     columns: tuple[tuple[str, str], ...]
     throughout: tuple[tuple[str, str], ...]
+    loops: str
     titles: Mapping[str, str]
     same_table: PageLink | None = None
 

@@ -15,6 +15,7 @@ from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
+from reports.typeset.wording import searched_sizes as searched_sizes
 from reports.typeset.wording import sentence as sentence
 from reports.typeset.wording import several as several
 from reports.typeset.wording import sizes_text as sizes_text
@@ -56,7 +57,7 @@ def stated_formula(expr: str | None) -> TypesetFormula | None:
 
 
 def _pieces(tree: Expression, braces: bool) -> FormulaPieces:
-    from reports.typeset import latex, marks  # what only prints text does without them
+    from calc.symbolic import latex, marks  # what only prints text does without them
 
     rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)

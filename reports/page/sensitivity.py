@@ -13,7 +13,7 @@ from calc.derive.rules_of_thumb import GrossErrors, JudgedAssumption, RuleCompar
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
 from reports.page.model import PageLink, StepView, TypesetFormula
-from reports.page.parts import ANSWERS, at_hand, formula, several, share_if_known
+from reports.page.parts import ANSWERS, at_hand, formula, searched_sizes, several, share_if_known
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
@@ -233,7 +233,6 @@ def _difference(difference: Any) -> DifferenceRow:
 
 
 def _range(within: ValidRanges) -> RangeRow:
-    low, high = (numbers.integer(n) for n in within.searched)
     if within.ranges == (within.searched,):
         text = "everywhere"
     elif not within.ranges:
@@ -244,7 +243,7 @@ def _range(within: ValidRanges) -> RangeRow:
         text += ", by cancellation"
     elif within.by_cancellation:
         text += f"; by cancellation {', '.join(_interval(a, b, within.searched[1]) for a, b in within.by_cancellation)}"
-    return RangeRow(formula(Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
+    return RangeRow(formula(Name(within.dim)), text, searched_sizes(*within.searched, within.step))
 
 
 def _interval(a: int, b: int, high: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calc.derive.names import StepPlace
@@ -11,7 +12,7 @@ from calc.derive.result import SUBSTITUTION, Step
 from calc.graph.step import ITERATION, LOSS, OPTIMIZER, TOP, bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Sum, bare
+from calc.symbolic.expression import Expression, FunctionCall, Labelled, Number, Product, Sum, bare
 from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
@@ -53,7 +54,7 @@ def step_view(
     before, after = _sides(step, moments, moment)
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = _without_repeated_operators(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
+    before = _by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
     return StepView(
         number=number,
         anchor=anchors(_called(step)),
@@ -131,17 +132,51 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
-def _without_repeated_operators(tree: Expression) -> Expression:
-    """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it."""
+def _by_operator(tree: Expression) -> Expression:
+    """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it, and with equal terms of one
+    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x)."""
     if not isinstance(tree, Sum):
         return tree
     terms: list[Expression] = []
     last = ""
-    for term in tree.terms:
-        name, colon, tail = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
-        terms.append(Labelled(term.body, tail) if isinstance(term, Labelled) and colon and name == last else term)
-        last = name if colon else ""
+    for (operator, body), alike in itertools.groupby(tree.terms, _operator_and_body):
+        group = [*alike]
+        if not operator:
+            terms += group
+        for some in _lines([term.label.partition(": ")[2] for term in group if operator and isinstance(term, Labelled)]):
+            terms.append(Labelled(_times(len(some), body), f"{'' if operator == last else f'{operator}: '}{', '.join(some)}"))
+            last = operator
+        last = operator
     return Sum(tuple(terms))
+
+
+def _operator_and_body(term: Expression) -> tuple[str, Expression]:
+    if not isinstance(term, Labelled):
+        return "", term
+    operator, colon, _ = term.label.partition(": ")
+    return operator if colon else "", term.body
+
+
+def _lines(labels: Sequence[str]) -> Iterator[list[str]]:
+    """The labels in order, as many together as a line has room for."""
+    line: list[str] = []
+    for label in labels:
+        if line and len(", ".join([*line, label])) > _LINE:
+            yield line
+            line = []
+        line.append(label)
+    if line:
+        yield line
+
+
+_LINE = 60  # characters of the labels of equal terms that are written as one
+
+
+def _times(count: int, body: Expression) -> Expression:
+    if count == 1:
+        return body
+    factors = body.factors if isinstance(body, Product) else (body,)
+    return Product((Number(count), *factors))
 
 
 def _numbers_in(tree: Expression, sizes: Mapping[str, int]) -> Expression:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from calc.derive.quantities import absent
+from calc.derive.quantities import applies
 from calc.errors import BadInputError
 from calc.graph.guards import Guard, TracedDim, follows
 from calc.hardware.accelerators import Accelerator
@@ -245,7 +245,7 @@ def form_of(form: Stored, texts: _TextTable) -> dict[str, Any]:
     """A stored form: its dimensions, the sizes at which it holds, and its closed forms over one table of polynomials."""
     table = _PolynomialRows()
     values = {dim.name: dim.value for dim in form.dims}
-    quantities = {name: _quantity(q, table, texts) for name, q in form.quantities.items() if not absent(name, form.options)}
+    quantities = {name: _quantity(q, table, texts) for name, q in form.quantities.items() if applies(name, q.unknown, form.options)}
     return {
         "dims": [_dim(dim, values) for dim in form.dims],
         "symbols": list(form.basis.symbols),

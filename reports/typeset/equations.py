@@ -17,7 +17,7 @@ from calc.mathematics.autodiff.sizes import folded, in_dimensions
 from reports.typeset.letters import Letters, contraction_flops_text, flops_text
 from reports.typeset.matmuls import MatrixProduct, matrix_product
 from reports.typeset.padding import bounds
-from reports.typeset.scalars import Latex, Style, Text
+from reports.typeset.scalars import Latex, Style, Text, raised
 
 _CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
@@ -36,6 +36,10 @@ class Written:
 
     text: str
     binds: int = _CLOSE
+
+    @property
+    def is_product(self) -> bool:
+        return self.binds == _PRODUCT + 1
 
     def within(self, level: int) -> str:
         """The piece, in brackets where it would fall apart."""
@@ -374,7 +378,8 @@ class Writer:
 
     def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         self._page.needs_indices |= not all(_is_trailing(self._plain(o).at, len(node.shape)) for o in operands)
-        parts = {argument(i): self._operand(o, letters).within(_SUM + 5) for i, o in enumerate(operands)}
+        written, tight = [self._operand(operand, letters) for operand in operands], raised(expr)
+        parts = {argument(i): w.within(w.binds if w.is_product and argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
         text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
         self._page.notes |= dict.fromkeys(notes)

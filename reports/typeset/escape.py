@@ -6,20 +6,19 @@ HTML is escaped by Jinja2's autoescape (markupsafe); the rest is here.
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from calc.symbolic.characters import BLANK, hidden
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+!|~$&@:/-])")
 _PROSE = re.compile(r"([\\`{}\[\]()<>#+!|~$&@:/-])")
 _NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _ENTITY = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", "/": "&#47;"}
 _LONGEST_WORD = 300
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")  # letters and signs that show nothing
 
 
 def visible(text: str) -> str:
     """``text`` on one line with control, format, bidirectional and blank characters shown as ``\\x1b``, so none acts or hides."""
-    return text if text.isprintable() and not _BLANK.search(text) else "".join(_shown(c) for c in text)
+    return text if text.isprintable() and not BLANK.search(text) else "".join(_shown(c) for c in text)
 
 
 def brief(text: str) -> str:
@@ -32,11 +31,6 @@ def brief(text: str) -> str:
 def _cut(word: re.Match[str]) -> str:
     half = _LONGEST_WORD // 2
     return f"{word[0][:half]}…{word[0][-half:]}"
-
-
-def hidden(c: str) -> bool:
-    """Whether a character acts, or is there and shows nothing."""
-    return unicodedata.category(c) in _INVISIBLE or _BLANK.match(c) is not None
 
 
 def _shown(c: str) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from reports.typeset import marks, mathml
-from reports.typeset.marks import Marks
+from calc.symbolic import marks
+from calc.symbolic.marks import Marks
+from reports.typeset import mathml
 
 
 def formula(pieces: Sequence[Marks], *, continues: bool = False) -> Markup:

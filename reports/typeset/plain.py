@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from calc.symbolic import parser
 from calc.symbolic.expression import (
     Expression,
@@ -20,10 +18,8 @@ from calc.symbolic.expression import (
     bare,
 )
 from calc.symbolic.readable import superscript
-from calc.symbolic.tree import displayed, is_maximum
+from calc.symbolic.tree import displayed, is_maximum, numbered
 from calc.symbolic.writer import as_text, is_operator
-
-_NAMED = 4  # names of peak candidates that are written out
 
 
 def plain(tree: Expression, *, labels: bool = False) -> str:
@@ -109,8 +105,3 @@ def _atom(name: str) -> str:
         return name
     function = {"Min": "min", "Max": "max", "Mod": "mod"}.get(node.function, node.function)
     return f"{function}({', '.join(plain(displayed(argument)) for argument in node.arguments)})"
-
-
-def numbered(items: tuple[Expression, ...]) -> bool:
-    """Whether ``items`` are more names like M_1 than a reader wants to see one by one."""
-    return len(items) > _NAMED and all(isinstance(i, Name) and re.fullmatch(r"[A-Z]_\d+", i.name) for i in items)

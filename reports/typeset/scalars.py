@@ -52,6 +52,12 @@ def _binds(expr: sp.Expr) -> int:
     return _PRODUCT if expr.is_Mul else _CLOSE
 
 
+def raised(expr: sp.Expr) -> set[sp.Symbol]:
+    """The symbols that stand in a power or behind a division sign, where a product needs brackets: 10^(a/b)."""
+    sides = (side for power in expr.atoms(sp.Pow) for side in power.args if not side.is_Add)
+    return {factor for side in sides for factor in sp.Mul.make_args(side) if factor.is_Symbol}
+
+
 class Prime(sp.Function):  # type: ignore[misc]  # SymPy publishes no types
     """The derivative of a named function at its argument, where that is too long to be read inside an equation."""
 

@@ -48,6 +48,12 @@ def model_title(model: str) -> str:
     return file.removesuffix(".json") if file != "config.json" else folder.rpartition("/")[2] or file
 
 
+def searched_sizes(first: int, last: int, step: int = 1) -> str:
+    """``24 … 1,048,572, in steps of 12``: the sizes that a search along one dimension covers."""
+    span = f"{numbers.integer(first)}{NBSP}…{NBSP}{numbers.integer(last)}"
+    return span if step == 1 else f"{span}, in steps of {numbers.integer(step)}"
+
+
 def several(count: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
@@ -70,13 +76,15 @@ def in_case(equal: Mapping[str, str]) -> str:
 
 def declared(dims: Iterable[TracedDim], assumptions: Iterable[Assumption]) -> Iterator[Assumption]:
     """Conditions that the model's dimensions declare, unless the record states them too."""
-    stated = {a.expr for a in assumptions}
-    for dim in dims:
+    stated, named = {a.expr for a in assumptions}, [*dims]
+    meanings = {dim.name: dim.meaning or dim.name for dim in named}
+    for dim in named:
         conditions = []
         if dim.multiple_of not in (None, 1):
             conditions.append((divides(dim.name, dim.multiple_of, dim.plus), _WHY[type(dim.multiple_of)].format(dim.name)))
         if dim.at_most is not None:
-            why = "no more can be chosen than there are" if dim.unbacked_at else f"the model is made for at most {dim.at_most}"
+            bounded = f"{meanings[dim.name]} cannot exceed {meanings.get(dim.at_most, dim.at_most)}"
+            why = "no more can be chosen than there are" if dim.unbacked_at else bounded
             conditions.append((f"{dim.name} <= {dim.at_most}", why))
         for expr, because in conditions:
             if expr not in stated:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.derive.quantities import PLACEHOLDERS, absent
+from calc.derive.quantities import PLACEHOLDERS, applies
 from calc.graph.exchanges import headlines, in_force
 from calc.options import TRAIN
 from calc.symbolic.exact import evaluate_text
@@ -188,7 +188,7 @@ def _compared(comparison: RuleComparison) -> tuple[str, ...]:
 def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
     """The answers of a stored form at the ``chosen`` sizes, the others being the model's own."""
     sizes = form.sizes(chosen)
-    names = sorted((name for name in form.quantities if not absent(name, form.options)), key=place)
+    names = sorted((name for name, q in form.quantities.items() if applies(name, q.unknown, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}
     assumptions = form.assumed(sizes)
     return Answers(

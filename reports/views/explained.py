@@ -97,10 +97,9 @@ def _show_step(step: StepView, out: Terminal) -> None:
     out.line(dim(f"{step.number}  "), bold(step.title))
     if step.alike:
         out.line(f"    also {', '.join(step.alike)}", style="dim")
-    for line in _lines(step.before):
-        out.line("    ", line)
-    for side in (step.after, step.substituted):
-        out.line("  = ", text(side), hang=4)
+    for sign, formula in step.lines:
+        for line in (text(formula),) if sign else _lines(formula):
+            out.line("  = " if sign else "    ", line, hang=4)
     out.line("  = ", *amount(step.value), hang=4)
     out.line(f"    because {step.because}", style="dim")
     checked = f": {step.checked}" if step.checked else ""

@@ -13,10 +13,10 @@ from markupsafe import Markup, escape
 
 from calc.errors import BadInputError
 from calc.platform import files
+from calc.symbolic.marks import Marks, as_latex
 from reports.page.model import TypesetFormula
 from reports.typeset import inline, mathml, prose
 from reports.typeset.escape import visible
-from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, TEMPLATES, Format, Look, render
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from markupsafe import escape as html_escape
 
+from calc.symbolic import latex
+from calc.symbolic.marks import Marks, as_latex
 from reports.page.model import TypesetFormula
-from reports.typeset import escape, latex, prose
-from reports.typeset.marks import Marks, as_latex
+from reports.typeset import escape, prose
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from calc.symbolic.marks import Marks, as_latex
 from reports.page.model import TypesetFormula
 from reports.typeset.escape import visible
-from reports.typeset.marks import Marks, as_latex
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:

@@ -318,10 +318,10 @@ def test_a_quantity_without_value_says_why(derived: Derived) -> None:
     causal = derived("mlp")["flops.forward.causal"]
 
     assert (causal.text, causal.value, causal.terms) == (None, None, ())
-    assert causal.unknown == "no attention call of this model declares a causal mask"
-    with pytest.raises(UnknownQuantityError, match=r"^flops\.forward\.causal is unknown: no attention call"):
+    assert causal.unknown == "this model has no attention"
+    with pytest.raises(UnknownQuantityError, match=r"^flops\.forward\.causal is unknown: this model has no attention"):
         causal.at(B=3)
-    with pytest.raises(UnknownQuantityError, match=r"^flops\.forward\.causal is unknown: no attention call"):
+    with pytest.raises(UnknownQuantityError, match=r"^flops\.forward\.causal is unknown: this model has no attention"):
         _ = causal.expr
 
 

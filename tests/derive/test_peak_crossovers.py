@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import pytest
 
@@ -10,8 +11,15 @@ import calc
 from calc.derive.names import PeakPlace
 from calc.derive.peak_crossovers import PeakCrossovers, _at, _cells, _first_above, peak_crossovers
 from calc.derive.result import Derivation
+from calc.derive.size_steps import valid_step
+from calc.graph.guards import TracedDim
 from calc.symbolic.algebra import evaluate_text
 from tests.derive.conftest import Derived
+
+
+@dataclass(frozen=True, slots=True)
+class _Dims:
+    dims: tuple[TracedDim, ...]
 
 
 def _peak_at(result: Derivation, along: PeakCrossovers, size: int) -> int:
@@ -101,3 +109,25 @@ def test_no_change_of_sign_is_missed(seed: int) -> None:
     assert {n for n in range(low, high) if side(n) != side(n + 1)} <= set(cells)
     for start in (n for n in range(low, high) if side(n) <= 0):
         assert next((n for n in range(start + 1, high + 1) if _at(form, n) > 0), high + 1) == _first_above(form, start, high)
+
+
+def test_only_sizes_that_the_model_can_have_are_searched() -> None:
+    """Where d is divided by 4 heads whose width k = d/h must be even, d goes in steps of 8: at d = 12, k would be 3."""
+    result = calc.derive(calc.load("llama3-8b"), {"B": 2, "T": 16, "d": 64, "h": 4, "g": 2, "f": 96, "L": 3, "V": 97})
+    (width,) = (t for t in peak_crossovers(result) if t.dim == "d")
+
+    assert width.step == 8
+    assert all(size % 8 == 0 for interval in width.intervals for size in (interval.first, interval.last))
+
+
+def test_a_dimension_steps_where_those_that_follow_it_are_valid() -> None:
+    """k = d/6 a multiple of 4 makes d a multiple of 24; f = 4·d asks for nothing more."""
+    dims = (
+        TracedDim("d", "", 48, multiple_of="h"),
+        TracedDim("h", "", 6),
+        TracedDim("k", "", 8, expr="d/h", multiple_of=4),
+        TracedDim("f", "", 192, expr="4*d"),
+    )
+
+    assert valid_step(_Dims(dims), "d") == 24
+    assert valid_step(_Dims(dims), "f") == 1

@@ -308,11 +308,39 @@ def test_a_gradient_that_is_not_computed_has_a_label_of_its_own(convolutions):
 
 
 def test_a_convolution_applies_a_weight_at_every_position(convolutions):
-    because = {d.module_paths: d.because for d in convolutions["6BN"].differences if d.kind == "dropped"}
+    """S² positions: 6·B·9·c·c of the weight become 6·B·9·c·c·S²."""
+    because = {d.module_paths: d.because for d in convolutions["6BN"].differences if d.kind == "applied more often"}
 
-    of_second = "N counts each weight once per data point; the convolution applies it at every position of its result"
+    of_second = "N counts each weight once per data point; the convolution applies it at every position of its result, S² times"
     assert of_second == because["second",]
     assert because["first",].startswith(of_second)
+
+
+class Patches(nn.Module):
+    """A linear layer on each of S positions, and one on a position that comes on top."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.first, self.fc = nn.Linear(d, d, bias=False), nn.Parameter(torch.zeros(d, d))
+
+    def forward(self, x):
+        y = nn.functional.linear(torch.cat([self.first(x[:, :1]), x], 1), self.fc)
+        return torch.bmm(y, y.transpose(1, 2)).square().mean()
+
+
+def test_a_weight_applied_at_several_positions_is_no_term_that_the_rule_lacks():
+    """The rule counts 6·B·d² for each weight; that of ``fc`` is applied to S + 1 rows. What the rule lacks is y yᵀ, which has no weight."""
+    inputs, loss = lambda n: (torch.randn(n.B, n.S, n.d),), lambda module, x: module(x)
+    spec = calc.Spec("patches", {"B": 2, "S": 6, "d": 10}, lambda n: Patches(n.d), inputs, loss)
+    comparison = {c.rule.name: c for c in compare(calc.derive(spec))}["6BN"]
+    reused = {d.because for d in comparison.differences if d.kind == "applied more often"}
+    lacking = {d.because for d in comparison.differences if d.kind == "dropped"}
+    judged = {a.statement: a.judgment for a in comparison.assumptions}
+
+    assert reused == {"N counts each weight once per data point; the layer applies it to each row of its input, S + 1 times"}
+    assert lacking == {"the rule has no such term: x W"}
+    assert judged["every parameter multiplies every point once"].because.startswith(next(iter(reused)))
+    assert judged["nothing else is multiplied"].because.startswith(next(iter(lacking)))
 
 
 def test_the_module_of_a_missing_gradient_is_named_once(convolutions):

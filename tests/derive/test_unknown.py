@@ -207,7 +207,7 @@ def test_a_sweep_of_what_nothing_counts_is_refused(run):
     result = run("sweep", "B=1,2", "--quantity", "flops.forward.causal")
 
     assert 2 == result.exit_code
-    assert "flops.forward.causal is unknown: no attention call of this model declares a causal mask" in result.stderr
+    assert "flops.forward.causal is unknown: this model has no attention" in result.stderr
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.derive.result import Derivation
-from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NEAR, NOT_COMPUTED, OTHERWISE, Difference
+from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NEAR, NOT_COMPUTED, OTHERWISE, REUSED, Difference
 from calc.symbolic.parser import free_names
 from calc.units import ITEM_SIZE
 
@@ -51,7 +51,7 @@ class JudgedAssumption:
 
 def once_per_token(step: ComparedStep) -> Judgment:
     """Every parameter multiplies every token once: no term is counted for a parameter that no matmul uses, or uses at another rate."""
-    return _no_difference(step, ADDED, OTHERWISE)
+    return _no_difference(step, ADDED, OTHERWISE, REUSED)
 
 
 def no_other_terms(step: ComparedStep) -> Judgment:
@@ -66,7 +66,7 @@ def all_gradients(step: ComparedStep) -> Judgment:
 
 def exactly(step: ComparedStep) -> Judgment:
     """Rule and exact count have the same terms."""
-    return _no_difference(step, ADDED, DROPPED, OTHERWISE, NOT_COMPUTED)
+    return _no_difference(step, ADDED, DROPPED, OTHERWISE, REUSED, NOT_COMPUTED)
 
 
 def small_attention(step: ComparedStep) -> Judgment:

@@ -6,6 +6,7 @@ monomial by monomial what the rule omits, adds or counts differently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,13 +14,15 @@ from fractions import Fraction
 from calc.derive.names import StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
-from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NOT_COMPUTED, OTHERWISE, Difference
+from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NOT_COMPUTED, OTHERWISE, REUSED, Difference
 from calc.derive.rules_of_thumb.exact import Addend, ExactCount, written
 from calc.errors import NapkinError
+from calc.graph.step import TOP
 from calc.symbolic import parser
 from calc.symbolic.algebra import Poly
 from calc.symbolic.expression import Expression, Labelled, Negative, Number, Product, Quotient, Sum
 from calc.symbolic.expression import names as names_of
+from calc.symbolic.readable import readable
 from calc.symbolic.tree import parse
 from calc.units import Unit
 
@@ -27,6 +30,8 @@ LISTED = 8
 NAMED = 3
 
 _CONVOLUTION = "⋆"
+_OF_ANY_TENSORS = ("x W", "dx = dy Wᵀ", "dW = xᵀ dy")  # labels of matmuls that need not have a parameter
+_TOKEN = re.compile(r"\w+")
 _IF_COMPUTED = " if it were computed"
 _MISSING = {frozenset({"dw"}): "dx", frozenset({"dx"}): "dw"}  # the gradient that is missing beside the one that is computed
 
@@ -102,7 +107,7 @@ class _Bridge:
         polynomials = [*self._polys, *((self._not_computed(c.module_paths[0]), -c.poly) for c in skipped)]
         monomials = _by_monomial([(a, p) for a, p in polynomials], self._monomials)
         counted = dict(self._monomials(self._rule))
-        dropped: dict[str, list[tuple[Addend, Poly]]] = {}
+        dropped: dict[tuple[str, bool], list[tuple[Addend, Poly]]] = {}
         for key in dict.fromkeys((*counted, *monomials)):
             addends, rule = monomials.get(key, []), counted.get(key, Fraction(0))
             exact = sum((c for _, c in addends), start=Fraction(0))
@@ -110,13 +115,18 @@ class _Bridge:
                 continue
             if not rule:
                 for addend, coefficient in addends:
-                    dropped.setdefault(self._kind_of(addend), []).append((addend, self._monomial(key, coefficient)))
+                    group = self._kind_of(addend), self._applies_weights(addend)
+                    dropped.setdefault(group, []).append((addend, self._monomial(key, coefficient)))
             elif not exact:
                 yield self._added(key, rule)
             else:
                 yield self._otherwise(key, rule, exact, _left(addends))
-        for reason, parts in dropped.items():
-            if sum((p for _, p in parts), start=self._zero) != 0:
+        for (reason, of_weights), parts in dropped.items():
+            total = sum((p for _, p in parts), start=self._zero)
+            if of_weights and self._common.value(total) > 0:
+                applied = sum((p for a, p in polynomials if a.module_path == reason and self._applies_weights(a)), start=self._zero)
+                yield self._dropped(reason, parts, REUSED, self._reused(parts, self._times(reason, applied)))
+            elif total != 0:
                 yield self._dropped(reason, parts)
 
     def _kind_of(self, addend: Addend) -> str:
@@ -156,7 +166,7 @@ class _Bridge:
         computed = {a.label[:2].lower() for a in at_path if a.quantity.startswith("flops.backward")}
         return replace(forward, quantity=NOT_COMPUTED, label=_MISSING.get(frozenset(computed), "the gradient") + _IF_COMPUTED)
 
-    def _dropped(self, reason: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
+    def _dropped(self, reason: str, parts: Sequence[tuple[Addend, Poly]], kind: str = DROPPED, why: str = "") -> _Correction:
         labels = [a.label if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
         sums: dict[str, Poly] = {}
         for label, (_, poly) in zip(labels, parts, strict=True):
@@ -165,17 +175,42 @@ class _Bridge:
         total = sum(shown.values(), start=self._zero)
         addends = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
         module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(a.label for a in addends)))
-        because = f"the {self._exact.rule.noun} has no such term: {terms}"
-        if self._common.value(total) < 0:
-            because = f"the exact count is smaller by it: {terms}"
-        elif self._is_convolution(addends):
-            because = f"N counts each weight once per {self._each()}; the convolution applies it at every position of its result"
-        return self._correction(DROPPED, reason, self._labelled_sum(shown), total, module_paths, because + _subtracted(addends))
+        lacking = f"the {self._exact.rule.noun} has no such term: {terms}"
+        because = why or (f"the exact count is smaller by it: {terms}" if self._common.value(total) < 0 else lacking)
+        return self._correction(kind, reason, self._labelled_sum(shown), total, module_paths, because + _subtracted(addends))
 
-    def _is_convolution(self, addends: Sequence[Addend]) -> bool:
-        """Whether the rule counts weights and every addend is a convolution or a gradient that is missing there."""
-        products = [a for a in addends if a.quantity != NOT_COMPUTED]
-        return bool(self._owners) and self._exact.rule.unit is Unit.FLOP and all(_CONVOLUTION in a.label for a in products)
+    def _applies_weights(self, addend: Addend) -> bool:
+        """Whether the rule counts weights and the addend is a multiplication by one, or its gradient that is missing."""
+        if not self._owners or self._exact.rule.unit is not Unit.FLOP:
+            return False
+        if addend.quantity == NOT_COMPUTED or _CONVOLUTION in addend.label:
+            return True
+        names = {"W" if name == "weight" else name for name in self._parameters_of(addend.module_path)}
+        tokens = {token.removesuffix("ᵀ") for token in _TOKEN.findall(addend.label)}
+        return bool(tokens & {*names, *(f"d{name}" for name in names)}) or ("W" in tokens and addend.label not in _OF_ANY_TENSORS)
+
+    def _parameters_of(self, module_path: str) -> dict[str, Poly]:
+        """The parameters of a module by name, each with its share of the rule."""
+        module = "" if module_path == TOP else module_path
+        paths = ((parameter.rpartition("."), share) for parameter, share in self._shares)
+        return {name: share for (parent, _, name), share in paths if parent == module}
+
+    def _reused(self, parts: Sequence[tuple[Addend, Poly]], times: str) -> str:
+        """Why the exact count has more of a weight's multiplications than the rule."""
+        convolution = any(_CONVOLUTION in a.label for a, _ in parts)
+        applied = "convolution applies it at every position of its result" if convolution else "layer applies it to each row of its input"
+        return f"N counts each weight once per {self._each()}; the {applied}{times}"
+
+    def _times(self, module_path: str, applied: Poly) -> str:
+        """How often the module applies its weight to a sample, ``, p² + 1 times``; empty where it has several or that is no polynomial."""
+        own = [share for name, share in self._parameters_of(module_path).items() if "bias" not in name]
+        largest = max((self._degree(share) for share in own), default=0)
+        weights = [share for share in own if self._degree(share) == largest]
+        times, rest = divmod(applied, weights[0]) if len(weights) == 1 else (self._zero, applied)
+        return f", {readable(self._common.tree(times))} times" if rest == 0 else ""
+
+    def _degree(self, poly: Poly) -> int:
+        return max((sum(power for _, power in key) for key, _ in self._monomials(poly)), default=0)
 
     def _each(self) -> str:
         """The sample that N is counted for."""
@@ -201,9 +236,10 @@ class _Bridge:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
         terms = _some(list(dict.fromkeys(a.label for a in addends)))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
-        counted = f" ({_some(owners)})" if owners else ""
+        counted = f", for {_some(owners)}" if owners else ""
+        of = readable(self._common.tree(self._monomial(key, Fraction(1))))
         in_rule, in_count = f"{_grouped(rule)} in the {self._exact.rule.noun}{counted}", f"{_grouped(exact)} in the exact count"
-        because = f"the coefficient is {in_rule} and {in_count}: {terms}{_subtracted(addends)}"
+        because = f"the coefficient of {of} is {in_rule}; it is {in_count}, for {terms}{_subtracted(addends)}"
         right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
         wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
         total = self._monomial(key, exact - rule)
@@ -247,7 +283,7 @@ class _Bridge:
         ones = self._common.fixed_to_one(self._derivation)
         names = dict.fromkeys(name for text in texts for name in names_of(parser.parse(text)) if name in self._derivation.sizes)
         texts_by_name = {name: self._common.text(self._common(name)) for name in names if name not in ones}
-        definitions = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in texts_by_name.items() if text != name]
+        definitions = [f"{name} = {readable(text)}" for name, text in texts_by_name.items() if text != name]
         return f"; with {', '.join(definitions)}" if definitions else ""
 
     def _quantities(self) -> Expression:

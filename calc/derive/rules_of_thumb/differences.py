@@ -11,6 +11,7 @@ from calc.symbolic.exact import evaluate_text
 NEAR = Fraction(1, 20)  # "within 5 %"
 
 DROPPED, ADDED, OTHERWISE, NOT_COMPUTED = "dropped", "added", "counted differently", "not computed"
+REUSED = "applied more often"  # a weight that N counts once, and that a layer applies at several positions
 
 
 @dataclass(frozen=True, slots=True)

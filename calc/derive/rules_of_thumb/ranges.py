@@ -11,6 +11,7 @@ from calc import dimensions as dims_
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb.differences import NEAR, Difference, gross_errors, values_at
 from calc.derive.rules_of_thumb.exact import ExactCount
+from calc.derive.size_steps import valid_step
 from calc.dimensions import Dim
 from calc.errors import DimensionError, NapkinError
 from calc.graph.guards import dimensions
@@ -25,13 +26,14 @@ FARTHEST = 2**20
 class ValidRanges:
     """The ranges along one dimension in which the rule is within 5 %, the other dimensions fixed. ``ranges`` may be empty.
 
-    ``by_cancellation`` are those parts of them in which the errors of one sign alone are more than 5 %.
+    Sizes go in steps of ``step``. ``by_cancellation`` are those parts of them in which the errors of one sign alone are more than 5 %.
     """
 
     dim: str
     ranges: tuple[tuple[int, int], ...]
     searched: tuple[int, int]
     by_cancellation: tuple[tuple[int, int], ...] = ()
+    step: int = 1
 
 
 class _Nearness(Enum):
@@ -51,8 +53,8 @@ def scanned(expr: str, exact: ExactCount, derivation: Derivation) -> list[str]:
 def within(name: str, expr: str, exact: ExactCount, derivation: Derivation, differences: Sequence[Difference] | None) -> ValidRanges:
     """Ranges of ``name`` where rule and exact differ by at most 5 %: powers of two, then bisection between them."""
     dims = dimensions(derivation)
-    unit, plus = dims[name].multiple_of, dims[name].plus
-    step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
+    step = valid_step(derivation, name)
+    plus = derivation.sizes[name] % step
     current = (derivation.sizes[name] - plus) // step
     listed = differences if differences and _explain(differences, expr, exact, derivation) else None
     near = _Memo(lambda i: _nearness(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation, listed))
@@ -64,6 +66,7 @@ def within(name: str, expr: str, exact: ExactCount, derivation: Derivation, diff
         _joined([run for nearness, run in sized if nearness is not _Nearness.FAR], step),
         (low * step + plus, high * step + plus),
         tuple(run for nearness, run in sized if nearness is _Nearness.CANCELS),
+        step,
     )
 
 

@@ -11,6 +11,7 @@ from calc.graph.step import LOSS as LOSS_PATH
 from calc.graph.step import TOP, bare_name
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.ir import Equations, Node, argument, place
+from calc.mathematics.autodiff.made_from import HIDDEN, MadeFrom, is_factor
 from calc.mathematics.autodiff.roles import Roles
 
 LOSS = "ℒ"  # L is a number of layers
@@ -31,23 +32,34 @@ class NodeNames:
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
         self.through: set[int] = set()
+        self._called: dict[int, str] = {}
         readers = _readers(equations, forward)
         roles = Roles(equations, readers)
+        made_from = MadeFrom(equations, readers, self._called, _ACTIVATIONS)
         counts: dict[str, int] = {}
         inputs = {**_input_names(equations, forward), loss: LOSS}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
+                self._called[node.index] = self._called.get(ir.sources(node.op)[0], "")
             elif _is_number(node) or (not every_step and self._is_inside(equations, node, readers, roles)):
                 self.inline.add(node.index)
             else:
-                written = inputs.get(node.index) or _written(node, roles)
+                written = inputs.get(node.index) or _written(node, roles, made_from)
+                self._called[node.index] = written if isinstance(node.op, ir.Leaf) else written.removeprefix(_prefix(node))
                 counts[written] = counts.get(written, 0) + 1
                 alone = counts[written] == 1 and written not in sizes
                 self.of[node.index] = written if alone else f"{written}{counts[written]}"
 
     def _is_inside(self, equations: Equations, node: Node, readers: Mapping[int, list[Node]], roles: Roles) -> bool:
-        return _is_inline(node, readers.get(node.index, [])) or _is_squeezed(equations, node) or (not node.name and roles.is_shifted(node))
+        mine = readers.get(node.index, [])
+        named = node.name or roles.name(node)
+        return (
+            _is_inline(node, mine)
+            or _is_squeezed(equations, node)
+            or (not node.name and roles.is_shifted(node))
+            or (not named and _letter(node) == HIDDEN and is_factor(node, mine))
+        )
 
     def _is_through(self, node: Node) -> bool:
         op = node.op
@@ -93,7 +105,11 @@ def _is_squeezed(equations: Equations, node: Node) -> bool:
     return all(c == ir.Index(sp.Integer(0) if s == 1 else place(next(axes, -1))) for c, s in zip(node.op.coordinates, sizes, strict=True))
 
 
-def _written(node: Node, roles: Roles) -> str:
+def _prefix(node: Node) -> str:
+    return "" if node.module_path in _TOP else f"{node.module_path}."
+
+
+def _written(node: Node, roles: Roles, made_from: MadeFrom) -> str:
     if isinstance(node.op, ir.Leaf):
         owner, _, last = node.op.name.rpartition(".")
         if node.op.role == "random":
@@ -102,8 +118,7 @@ def _written(node: Node, roles: Roles) -> str:
         if owner:
             return f"{owner}.{letter}"
         return letter if letter.isupper() else last  # b alone is an index
-    prefix = "" if node.module_path in _TOP else f"{node.module_path}."
-    return f"{prefix}{node.name or roles.name(node) or _letter(node)}"
+    return f"{_prefix(node)}{node.name or roles.name(node) or made_from.name(node, _letter(node))}"
 
 
 def _letter(node: Node) -> str:
@@ -118,8 +133,8 @@ def _letter(node: Node) -> str:
         case ir.Map(expr, operands):
             bias = operator in ("addmm", "baddbmm", "convolution", "native_layer_norm", "native_batch_norm", "native_group_norm")
             plain = len(operands) > 1 and expr == sp.Add(*(argument(i) for i in range(len(operands))))
-            return "Y" if bias else "X" if plain else "H"
-    return "H"
+            return "Y" if bias else "X" if plain else HIDDEN
+    return HIDDEN
 
 
 def _input_names(equations: Equations, forward: int) -> Mapping[int, str]:

@@ -42,7 +42,7 @@ def test_a_softmax_that_is_written_out_has_the_same_gradient() -> None:
     """No operator's name is needed for it; the largest element that was taken off has a gradient of zero."""
     text = right("softmax by hand", "gradient linear.Y")
 
-    assert "P[b,i]·(∂ℒ/∂P[b,i] − Σ_j P[b,j]·∂ℒ/∂P[b,j])" == re.sub(r"part\.H\d", "P", text)
+    assert "P[b,i]·(∂ℒ/∂P[b,i] − Σ_j P[b,j]·∂ℒ/∂P[b,j])" == re.sub(r"part\.Y", "P", text)
 
 
 def test_cross_entropy() -> None:
@@ -57,7 +57,7 @@ def test_cross_entropy_with_ignored_rows() -> None:
     """H (p - y)/N, with H = 0 in an ignored row and N = Σ H: no product is divided by log p, which is 0 where p is 1."""
     entry = shown("cross-entropy with ignored rows")["gradient Y"]
 
-    assert "H2[b]·(P[b,v] − Y2[b,v])/N" == re.sub(r"H\d?\[b\]·", "H2[b]·", entry.equation.right)
+    assert "mask[b]·(P[b,v] − Y2[b,v])/N" == re.sub(r"mask\d?\[b\]·", "mask[b]·", entry.equation.right)
 
 
 def test_a_derivative_divides_by_nothing_that_is_not_in_it() -> None:
@@ -181,9 +181,23 @@ def test_a_square_beside_no_norm_has_no_name_of_a_norm() -> None:
 def test_a_rotation_is_turned_back() -> None:
     """Rotary embeddings: (c, -s; s, c) forward, its transpose backward."""
     actual = shown("llama3-8b")
-    lines = [e.equation.right for n, e in actual.items() if n.startswith("gradient model.layers.0.self_attn.H") and "cos" not in n]
+    lines = [e.equation.right for n, e in actual.items() if n.startswith("gradient model.layers.0.self_attn.q_")]
 
     assert any(" − " in line and "model.sin" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_tensors_are_named_by_what_they_are_taken_from_or_for() -> None:
+    """Halves of q and k that are rotated, tables of angles with their frequencies in one equation, a router's choice, a gated expert."""
+    actual = shown("mixtral")
+    layer = "model.layers.0"
+    forward = {name.removeprefix("forward "): e.equation.right for name, e in actual.items() if name.startswith("forward ")}
+
+    assert forward["model.θ"] == "t·1000000^((−2·u)/k)"
+    assert forward[f"{layer}.self_attn.Q_1"] == "self_attn.q_1[b,t,j,u]·model.cos[t,u] − self_attn.q_2[b,t,j,u]·model.sin[t,u]"
+    assert forward[f"{layer}.mlp.picked"] == "mlp.gate[u,mlp.top[u,r]]"
+    assert forward[f"{layer}.mlp.experts.gated"] == "mlp.experts.A[u,p]·mlp.experts.up[u,p]"
+    assert not [name for name in forward if re.fullmatch(r"model\.layers\..*\bH\d*", name)]
 
 
 def test_layers_that_are_alike_are_shown_once() -> None:

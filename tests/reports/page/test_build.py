@@ -14,8 +14,8 @@ from calc.errors import BadInputError
 from calc.graph.step import Assumption, TracedDim
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Name, Number, Product
+from calc.symbolic.marks import as_latex
 from reports.page.build import PageContent, build
-from reports.typeset.marks import as_latex
 from reports.typeset.wording import in_words
 from reports.writers import html, markdown
 from reports.writers.render import Look

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from calc.capacity.homework import ASSIGNMENT
 from reports import cli
+from reports.typeset.numbers import NBSP
 
 WORDS = ("gpt2", "d=35,77", "h=5,7", "L=3,5", "V=47", "C=13", "T=11", "B=2", "--context", "17", "--memory", "3MB", "--mfu", "0.25")
 
@@ -145,19 +146,34 @@ def test_a_report_of_a_small_model_as_homework_has_every_step(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
-    """Those of the report of the same step, each with steps, and the equations; a step without attention has no causal FLOPs."""
+    """Those of the report of the same step, each with steps, and the equations; a step without attention has no causal FLOPs, and says
+    nothing of them."""
     report, homework = ((tmp_path / name) for name in ("report", "homework"))
     sizes = ("linear", "B=3", "D=5", "K=7")
     assert run("report", *sizes, "-o", str(report)).exit_code == 0
     assert run("report", *sizes, "--template", "homework", "--quantity", "all", "-o", str(homework)).exit_code == 0
     full, text = ((folder / "report.md").read_text(encoding="utf-8") for folder in (report, homework))
 
+    why = "because no operator or tensor of the step belongs to the matrix multiplications of the optimizer step."
+    assert f"**0{NBSP}FLOP**\n\n{why}" in full
+    assert not re.search(r"^=\{\}& 0\b", full, re.MULTILINE)
     chapters = [re.findall(r"^### 4[\d.]+ `(.*)`$", page, re.MULTILINE) for page in (full, text)]
-    assert [name for name in chapters[0] if name not in chapters[1]] == ["flops.forward.causal", "flops.backward.causal"]
-    assert [name for name in chapters[0] if name in chapters[1]] == chapters[1]
+    assert chapters[0] == chapters[1]
+    assert "causal" not in full + text
     assert "| `∂ℒ/∂W = ∂ℒ/∂Yᵀ x0` (**parameter**) |" in text
     assert "#### 4.1.1 weight" in text
     assert run("verify", str(homework / "report.md")).exit_code == 0
+
+
+def test_chapters_of_a_homework_are_numbered_as_shown(tmp_path: Path) -> None:
+    """A model with attention and without a mask has no causal FLOPs: a report says why, a homework leaves them out, and numbers no gap."""
+    assert run("report", "vit-b", "B=2", "--template", "homework", "--quantity", "all", "-o", str(tmp_path)).exit_code == 0
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^### 4\.(\d+) ", text, re.MULTILINE)]
+
+    assert text.startswith("# vit-b: one training step\n")
+    assert "causal" not in text
+    assert numbers == [*range(1, len(numbers) + 1)]
 
 
 REFUSED = {

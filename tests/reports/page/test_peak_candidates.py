@@ -16,6 +16,7 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
 from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
+from reports.page.rules import own_letters
 from reports.writers import markdown
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
@@ -143,3 +144,20 @@ def test_the_formula_of_a_candidate_is_written_once(derivation: Derivation) -> N
     assert all(text.count(f'<a id="{row.target}"></a>') == 1 for row in rows)
     assert not [step.number for c in page.chapters for step in c.others if step.tabled and f"#### 4.{step.number} " in text]
     assert "A candidate that is written from another one is that one, plus what is allocated and less what is freed" in text
+
+
+def test_letters_of_rules_that_are_also_sizes_are_told_apart(derivation: Derivation) -> None:
+    """V of softmax(Q Kᵀ) V is no vocabulary size; dO, T and h are in no rule by themselves."""
+    says = "In labels and reasons, letters are those of an operator's or the optimizer's rule: "
+
+    assert build(PageContent(derivation)).letters == f"{says}there V is a tensor or a size of the rule, not the size of this model."
+    assert own_letters(derivation.steps, ("T", "h", "L")) == ""
+
+
+def test_a_candidate_in_a_loop_is_explained_once(derivation: Derivation) -> None:
+    """Which iteration a name without one means, and that the backward begins with the last layer."""
+    chapters = {c.quantity: c for c in build(PageContent(derivation)).chapters}
+    says = "A module path with * runs in a loop: a candidate there is in its first iteration, unless its name says which."
+
+    assert chapters["memory.peak"].loops == f"{says} The backward goes through a loop from its end: its first iteration is the last layer."
+    assert chapters["parameters"].loops == ""

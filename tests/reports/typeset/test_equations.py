@@ -73,19 +73,19 @@ def _labels(**how: bool) -> str:
 
 def test_labels_are_ignored_where_they_are_padded() -> None:
     """Position T is -100, not 0, which is a class."""
-    assert "H[b,t] = {i[b,t] where t < T; else −100}" == _labels()
+    assert "padded[b,t] = {i[b,t] where t < T; else −100}" == _labels()
 
 
 def test_padding_is_written_in_latex_too() -> None:
     """As cases."""
-    assert r"H[b,t] = \begin{cases} i[b,t] & \text{for}\: t < T \\ -100 & \text{otherwise} \end{cases}" == _labels(latex=True)
+    assert r"\mathrm{padded}[b,t] = \begin{cases} i[b,t] & \text{for}\: t < T \\ -100 & \text{otherwise} \end{cases}" == _labels(latex=True)
 
 
 def test_a_padded_maximum_pads_with_minus_infinity() -> None:
     """Windows of 3 by stride 2 over 4 elements: the first begins before the first element, none ends after the last."""
     rows = lines(applied(lambda y: F.max_pool1d(y[:, :, :4], 3, 2, 1)))
 
-    assert "X'[b,t,j,n,m,p] = {H[b,t,2·n+p-1] where 2·n+p-1 ≥ 0; else −∞}" in rows
+    assert "X'[b,t,j,n,m,p] = {linear[b,t,2·n+p-1] where 2·n+p-1 ≥ 0; else −∞}" in rows
 
 
 def test_what_cannot_be_outside_is_not_explained() -> None:

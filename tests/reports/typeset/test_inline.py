@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from calc.symbolic import latex, marks
 from calc.symbolic import tree as display
 from calc.symbolic.expression import Labelled, Name, OverLayers
-from reports.typeset import inline, latex, marks
+from reports.typeset import inline
 
 
 @pytest.mark.parametrize(

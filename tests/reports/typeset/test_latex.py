@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
+from calc.symbolic import latex, marks
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Negative, Number, OverLayers, Power, Product, Quotient, Sum
+from calc.symbolic.marks import as_latex
 from calc.symbolic.parser import parse
 from calc.symbolic.tree import maximum
 from reports.page.model import FormulaPieces, TypesetFormula
-from reports.typeset import expressions, latex, marks, mathml, plain
-from reports.typeset.marks import as_latex
+from reports.typeset import expressions, mathml, plain
 from reports.writers import tex
 from tests.reports import allowed, sample
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reports.typeset.wording import model_title
+from calc.graph.guards import TracedDim
+from reports.typeset.wording import declared, model_title
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,10 @@ from reports.typeset.wording import model_title
 )
 def test_a_heading_names_a_config_without_its_path(model: str, title: str) -> None:
     assert model_title(model) == title
+
+
+def test_a_bound_on_a_size_is_given_in_words() -> None:
+    """e ≤ E by what the letters mean, not by the letters once more."""
+    dims = (TracedDim("e", "experts per token", 2, at_most="E"), TracedDim("E", "experts", 8))
+
+    assert [a.because for a in declared(iter(dims), ())] == ["experts per token cannot exceed experts"]

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 
 from calc.errors import NapkinError
+from calc.symbolic import marks
+from calc.symbolic.characters import hidden
 from calc.symbolic.expression import (
     Compare,
     Expression,
@@ -28,12 +30,10 @@ from calc.symbolic.expression import (
     Sum,
     bare,
 )
+from calc.symbolic.marks import CLOSE, COMMA, DOT, DOTS, MAX, MINUS, OPEN, PLUS, SPACE, THIN, Mark, MarkKind, Marks
 from calc.symbolic.parser import parse
+from calc.symbolic.tree import numbered
 from calc.symbolic.writer import as_text
-from reports.typeset import marks
-from reports.typeset.escape import hidden
-from reports.typeset.marks import CLOSE, COMMA, DOT, DOTS, MAX, MINUS, OPEN, PLUS, SPACE, THIN, Mark, MarkKind, Marks
-from reports.typeset.plain import numbered
 
 LABEL_LENGTH = 110  # the longest label of our own, Q, K and V saved for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen

@@ -1,0 +1,159 @@
+"""Names of tensors that have no usual one, from what they are taken from or what they are for: q of what ``q_proj`` returns, q_1 of
+its first half, ``gate`` and ``up`` of a gated layer, ``top`` of the order that a router sorts by, ``picked`` of the rows read there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import sympy as sp
+
+from calc.graph.step import LOSS, TOP, bare_name
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import Equations, Node, argument, place
+
+HIDDEN, OUTPUT, INPUT = "H", "Y", "x"
+_TOP = ("", TOP, LOSS)
+
+
+class MadeFrom:
+    """Names by the equations themselves. ``readers`` of each tensor, ``called``: the names so far, without module paths, by node."""
+
+    def __init__(
+        self, equations: Equations, readers: Mapping[int, Sequence[Node]], called: Mapping[int, str], activations: Collection[str]
+    ) -> None:
+        self._equations, self._readers, self._called, self._activations = equations, readers, called, activations
+
+    def name(self, node: Node, letter: str) -> str:
+        """The name of a tensor without its module path; ``letter``: the usual one of its operator."""
+        part = self._of_parts(node)
+        if part or letter != HIDDEN:
+            return part or letter
+        if self._is_output(node):
+            return OUTPUT
+        match node.op:
+            case ir.Split() | ir.Merge():
+                return self._of_view(node)
+            case ir.Gather(_, coordinates, None) if all(isinstance(c, ir.Index) for c in coordinates):
+                return self._of_slice(node)
+            case ir.Gather(source, coordinates, _) if any(isinstance(c, ir.Pick) for c in coordinates):
+                return self._of_pick(self._equations[source], coordinates)
+            case ir.Gather():
+                return "padded"
+            case ir.Order():
+                return "order"
+            case ir.Scatter():
+                return "summed"
+            case ir.Reduce("sum", operand) if node.integral or self._is_choice(operand.node):
+                return "count"
+            case ir.Map() if self._is_choice(node.index):
+                return "mask"
+            case ir.Map() if node.integral:
+                return "index"
+            case ir.Map() if self._is_gated(node):
+                return "gated"
+            case ir.Map(expr, (left, right)) if expr == argument(0) * argument(1):
+                return "weighted" if any(self._is_share(operand.node) for operand in (left, right)) else HIDDEN
+        return HIDDEN
+
+    def _is_output(self, node: Node) -> bool:
+        """Whether all that reads a tensor is outside the module that computes it."""
+        paths = [reader.module_path for reader in self._readers.get(node.index, ())]
+        path = node.module_path
+        return path not in _TOP and bool(paths) and not any(p == path or _is_inside(p, path) for p in paths)
+
+    def _of_parts(self, node: Node) -> str:
+        """``Q_1`` of the first of the parts that Q is put together from; empty for other tensors."""
+        readers = self._readers.get(node.index, ())
+        whole = readers[0] if len(readers) == 1 else None
+        if whole is None or not whole.name or not isinstance(whole.op, ir.Concatenate):
+            return ""
+        return f"{whole.name}_{whole.op.parts.index(node.index) + 1}"
+
+    def _is_choice(self, index: int) -> bool:
+        """Whether a tensor is one of two numbers, as a comparison is 1 or 0."""
+        op = self._equations[index].op
+        return isinstance(op, ir.Map) and bool(op.expr.is_Piecewise) and all(value.is_number for value, _ in op.expr.args)
+
+    def _is_share(self, index: int) -> bool:
+        """Whether a tensor has the shares of a softmax, in whatever order."""
+        node = self._equations[index]
+        while isinstance(node.op, ir.Gather | ir.Split | ir.Merge | ir.Hold):
+            node = self._equations[ir.sources(node.op)[0]]
+        return node.name == "P"
+
+    def _of_view(self, node: Node) -> str:
+        source = self._source(node)
+        called = self._called.get(source.index, "")
+        if _is_inside(source.module_path, node.module_path):
+            return _first_word(source.module_path.rpartition(".")[2])
+        if source.module_path != node.module_path and called == OUTPUT:
+            return INPUT
+        return called or HIDDEN
+
+    def _of_slice(self, node: Node) -> str:
+        readers = self._readers.get(node.index, ())
+        if any(self._is_activation(reader) for reader in readers):
+            return "gate"
+        if any(self._is_gated(reader) for reader in readers):
+            return "up"
+        named = [reader.name for reader in readers if isinstance(reader.op, ir.Split | ir.Merge)]
+        if len(readers) == len(named) == 1 and named[0]:
+            return named[0].lower()
+        source = self._source(node)
+        if isinstance(source.op, ir.Order):
+            return "top"
+        slices = [reader.index for reader in self._readers.get(source.index, ()) if _is_part(reader)]
+        whole = self._of_view(node)
+        return f"{whole}_{slices.index(node.index) + 1}" if len(slices) > 1 and whole != HIDDEN and node.index in slices else whole
+
+    def _of_pick(self, source: Node, coordinates: Sequence[ir.Index | ir.Pick]) -> str:
+        if isinstance(source.op, ir.Leaf) and source.op.role == "parameter":
+            return "W"
+        orders = (self._equations[c.operand.node].op for c in coordinates if isinstance(c, ir.Pick))
+        return "sorted" if any(isinstance(op, ir.Order) and op.source == source.index for op in orders) else "picked"
+
+    def _source(self, node: Node) -> Node:
+        """The tensor that a view is taken from, without copies of it between."""
+        source = self._equations[ir.sources(node.op)[0]]
+        while isinstance(source.op, ir.Hold) or (isinstance(source.op, ir.Map) and source.op.expr == argument(0)):
+            source = self._equations[ir.sources(source.op)[0]]
+        return source
+
+    def _is_activation(self, node: Node) -> bool:
+        return bare_name(node.operator).rstrip("_") in self._activations
+
+    def _is_gated(self, node: Node) -> bool:
+        """An activation times another tensor."""
+        op = node.op
+        if not isinstance(op, ir.Map) or len(op.operands) != 2 or op.expr != argument(0) * argument(1):
+            return False
+        return any(self._is_activation(self._equations[operand.node]) for operand in op.operands)
+
+
+def is_factor(node: Node, readers: Sequence[Node]) -> bool:
+    """Whether a tensor is a product or a multiple that one equation of its module reads: it is written there."""
+    op = node.op
+    if len(readers) != 1 or node.name or not isinstance(op, ir.Map) or not isinstance(readers[0].op, ir.Map):
+        return False
+    reader = readers[0]
+    product = op.expr.is_Mul or op.expr.is_Pow
+    return reader.module_path == node.module_path and bool(product) and not op.expr.atoms(sp.Function, sp.Piecewise)
+
+
+def _is_part(node: Node) -> bool:
+    """A slice along one axis: every other axis whole and in order."""
+    if not isinstance(node.op, ir.Gather) or node.op.fill is not None:
+        return False
+    shifts = [c.expr - place(i) for i, c in enumerate(node.op.coordinates) if isinstance(c, ir.Index)]
+    return len(shifts) == len(node.shape) == len(node.op.coordinates) and sum(s != 0 for s in shifts) <= 1
+
+
+def _is_inside(path: str, module_path: str) -> bool:
+    """Whether a module is inside another one."""
+    return path not in _TOP and (module_path in _TOP or path.startswith(f"{module_path}."))
+
+
+def _first_word(segment: str) -> str:
+    """``q`` of ``q_proj``; a word that is not one letter stays as it is."""
+    first, _, rest = segment.partition("_")
+    return first if rest and len(first) == 1 else segment
