@@ -15,7 +15,7 @@ from calc.symbolic.exact import Exact
 from calc.symbolic.expression import Expression, Piecewise, walk
 from calc.symbolic.tree import displayed, factored, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
-from reports.page.parts import alike_rows, at_hand, badge, chapter_anchor, formula, several
+from reports.page.parts import alike_rows, at_hand, badge, capitalized, chapter_anchor, formula, reasons_once, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
 from reports.page.steps import Anchors, merged, named, step_view
 from reports.typeset import expressions, numbers
@@ -76,7 +76,7 @@ def chapter(
         anchor=chapter_anchor(quantity.name),
         quantity=quantity.name,
         aside=quantity.name in ASIDE,
-        meaning=quantity.meaning,
+        meaning=capitalized(quantity.meaning),
         formula=_closed_form(quantity, steps, moments, derivation),
         at_sizes=_largest(quantity, derivation),
         note=_largest_note(quantity),
@@ -87,7 +87,7 @@ def chapter(
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
         steps=merged(number, views),
-        terms=rows,
+        terms=rows if shared_reason else reasons_once(rows),
         shared_reason=shared_reason,
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, derivation, roles) for c in quantity.candidates),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
@@ -15,6 +16,7 @@ from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
+from reports.typeset.wording import capitalized as capitalized
 from reports.typeset.wording import searched_sizes as searched_sizes
 from reports.typeset.wording import sentence as sentence
 from reports.typeset.wording import several as several
@@ -75,6 +77,15 @@ def alike_rows(terms: Sequence[QuantityTerm], total: int | None, derivation: Der
     for i, t in enumerate(terms):
         alike.setdefault((t.expr, t.value, t.because) if len(terms) > _MANY else i, []).append(t)
     return tuple(_row(group, total, derivation) for group in alike.values())
+
+
+def reasons_once(rows: Sequence[TermRow]) -> tuple[TermRow, ...]:
+    """The rows, in which a long reason that is that of the row above is not repeated."""
+    repeated = (before.because == row.because and len(row.because) > _LONG for before, row in pairwise(rows))
+    return (*rows[:1], *(replace(row, because=_ABOVE) if same else row for row, same in zip(rows[1:], repeated, strict=True)))
+
+
+_ABOVE, _LONG = "as above", 20
 
 
 def _row(alike: Sequence[QuantityTerm], total: int | None, derivation: Derivation) -> TermRow:

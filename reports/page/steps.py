@@ -54,7 +54,7 @@ def step_view(
     before, after = _sides(step, moments, moment)
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = _by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
+    before = by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
     return StepView(
         number=number,
         anchor=anchors(_called(step)),
@@ -132,7 +132,7 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
-def _by_operator(tree: Expression) -> Expression:
+def by_operator(tree: Expression) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it, and with equal terms of one
     operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x)."""
     if not isinstance(tree, Sum):

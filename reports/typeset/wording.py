@@ -59,6 +59,11 @@ def several(count: int, noun: str) -> str:
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
 
 
+def capitalized(text: str) -> str:
+    """``text`` with a capital letter where it begins."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str) -> str:
     """``text`` with a full stop."""
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."

@@ -103,8 +103,8 @@ def test_the_peak_of_the_article_has_gradients_that_are_not_there_yet(gpt: Deriv
     assert peak.exact == large["memory.peak"].value
     because = {d.expr: d.because for d in peak.differences or ()}
 
-    said = "the coefficient of d²·L is 192 in the table; it is 144 in the exact count, for parameter, optimizer state"
-    assert said == because["48*L*d**2"]
+    says = "the coefficient of d²·L is 192 in the table; it is 144 in the exact count, for parameter, optimizer state"
+    assert because["48*L*d**2"] == says
     assert sum(Fraction(evaluate_text(expr, large.sizes)) for expr in because) == peak.difference
 
 

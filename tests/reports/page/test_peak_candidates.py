@@ -17,6 +17,7 @@ from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, b
 from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
 from reports.page.rules import own_letters
+from reports.page.steps import by_operator
 from reports.writers import markdown
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
@@ -161,3 +162,18 @@ def test_a_candidate_in_a_loop_is_explained_once(derivation: Derivation) -> None
 
     assert chapters["memory.peak"].loops == f"{says} The backward goes through a loop from its end: its first iteration is the last layer."
     assert chapters["parameters"].loops == ""
+
+
+def test_equal_terms_of_one_operator_are_written_as_one() -> None:
+    """Three results of V·d of lerp are 3·V·d with all their names; another operator begins anew, and parts of a module stay apart."""
+    each = Product((Name("V"), Name("d")))
+    labels = ("mul_: a · b", "lerp_: end − x", "lerp_: w (end − x)", "lerp_: x + w (end − x)", "sqrt: √x")
+    shown = by_operator(Sum(tuple(Labelled(each, label) for label in labels)))
+    parts = Sum((Labelled(each, "wte.weight"), Labelled(each, "wpe.weight")))
+
+    assert [(tree.text(term.body), term.label) for term in shown.terms] == [
+        ("V*d", "mul_: a · b"),
+        ("3*V*d", "lerp_: end − x, w (end − x), x + w (end − x)"),
+        ("V*d", "sqrt: √x"),
+    ]
+    assert by_operator(parts) == parts
