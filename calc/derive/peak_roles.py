@@ -13,6 +13,7 @@ from calc.derive.peak import PeakCandidate
 from calc.errors import listed
 from calc.graph.step import StepTrace, bare_name
 from calc.symbolic.algebra import Poly
+from calc.symbolic.readable import readable
 
 _LIVE = "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add"
 _LISTED = 4  # operators of temporary outputs that a reason names
@@ -115,4 +116,4 @@ class _Activations:
         return f"; {self._written(gone)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
 
     def _written(self, poly: Poly) -> str:
-        return self.analysis.fold.outer.text(self.analysis.fold(poly)).replace("**", "^").replace("*", "·")
+        return readable(self.analysis.fold.outer.text(self.analysis.fold(poly)))

@@ -13,10 +13,8 @@ from calc.derive.loops import Group, by
 from calc.graph.step import bare_name
 from calc.rules.reduction import REDUCTION
 from calc.rules.registry import Registry, Rule
-from calc.symbolic.expression import Expression, Number, Product
-from calc.symbolic.writer import TextWriter
-
-COUNTS = TextWriter("·", "/", "^")
+from calc.symbolic.expression import Expression, Negative, Number, Product, Sum
+from calc.symbolic.readable import readable
 
 # A source that is a reference of torch, with a note: ``torch._refs.add; an alpha of 1 is not a multiplication``; a colon has another count.
 _REFERENCE = re.compile(r"(?P<name>torch\._(?:refs|decomp)\.[\w.]+)(?:(?P<mark>[:;,]) (?:which )?(?P<note>.*))?")
@@ -91,8 +89,8 @@ class Reasons:
 
     def _under_mask(self, length: str, groups: Sequence[Group]) -> str:
         """Why matmuls under a causal mask count T(T + 1)/2 pairs: their factors end in a width, T and T + 1."""
-        pairs = self._text(Product(tuple(self._shown(size) for size in groups[0].factors[-2:])))
-        flop = dict.fromkeys(self._text(Product((Number(2), self._shown(g.factors[-3])))) for g in groups)
+        pairs = readable(Product(tuple(self._shown(size) for size in groups[0].factors[-2:])))
+        flop = dict.fromkeys(readable(Product((Number(2), self._shown(g.factors[-3])))) for g in groups)
         square = f"{length if length.isalnum() else f'({length})'}²"
         return (
             f"row t of a causal mask attends to t keys: 1 + 2 + … + {length} = {pairs}/2 of the {square} pairs of a query and a key;"
@@ -100,10 +98,7 @@ class Reasons:
         )
 
     def _written(self, factor: Any) -> str:
-        return self._text(self._shown(factor))
-
-    def _text(self, expression: Expression) -> str:
-        return COUNTS.written(expression)[0]
+        return readable(self._shown(factor))
 
     # -- elementwise work -----------------------------------------------------------------------------------------------
 
@@ -117,8 +112,12 @@ class Reasons:
 
     def _may_reduce(self, factor: Any) -> bool:
         """Whether a factor may be n − 1 operations of a reduction; a specialized size is a number, which does not tell."""
-        text = self._written(factor)
-        return text.endswith(" - 1") or (text.isdecimal() and int(text) > 1)
+        match self._shown(factor):
+            case Number(value):
+                return value > 1
+            case Sum((*_, last)):
+                return last == Negative(Number(1))
+        return False
 
 
 def _is_causal(g: Group) -> bool:

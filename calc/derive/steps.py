@@ -18,13 +18,14 @@ from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
-from calc.derive.reasons import COUNTS, Reasons
+from calc.derive.reasons import Reasons
 from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
 from calc.graph.step import bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum, names
+from calc.symbolic.readable import readable
 
 _HOLDS = StepCheck("symbolic", "holds")
 
@@ -195,7 +196,7 @@ class StepMaker:
         operator = g.rule.startswith("aten.")
         number = self._tree(self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        count, _ = COUNTS.written(number)
+        count = readable(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
         because = f"{self._reasons.of(quantity, [g])}; {several}"

@@ -20,6 +20,7 @@ from calc.symbolic import parser
 from calc.symbolic.algebra import Poly
 from calc.symbolic.expression import Expression, Labelled, Negative, Number, Product, Quotient, Sum
 from calc.symbolic.expression import names as names_of
+from calc.symbolic.readable import readable
 from calc.symbolic.tree import parse
 from calc.units import Unit
 
@@ -247,7 +248,7 @@ class _Bridge:
         ones = self._common.fixed_to_one(self._derivation)
         names = dict.fromkeys(name for text in texts for name in names_of(parser.parse(text)) if name in self._derivation.sizes)
         texts_by_name = {name: self._common.text(self._common(name)) for name in names if name not in ones}
-        definitions = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in texts_by_name.items() if text != name]
+        definitions = [f"{name} = {readable(text)}" for name, text in texts_by_name.items() if text != name]
         return f"; with {', '.join(definitions)}" if definitions else ""
 
     def _quantities(self) -> Expression:
