@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from calc.derive.analysis import Analysis
-from calc.derive.names import MODEL_INPUT
 from calc.derive.peak import PeakCandidate
 from calc.errors import listed
 from calc.graph.step import StepTrace, bare_name
@@ -87,7 +86,7 @@ class _Activations:
     @cached_property
     def _inputs(self) -> Poly:
         groups = self.analysis.groups.get("activations.bytes", [])
-        return sum((g.total for g in groups if MODEL_INPUT in g.label), start=self.analysis.algebra.constant(0))
+        return sum((g.total for g in groups if g.label.is_input), start=self.analysis.algebra.constant(0))
 
     @cached_property
     def _expected(self) -> Poly | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from calc.derive import optimizer_state, saved_for
 from calc.derive.accumulate import EXPERTS, TABLE
-from calc.derive.backward_matmuls import CAUSAL
 from calc.derive.loops import Group, by
 from calc.graph.step import bare_name
 from calc.rules.reduction import REDUCTION
@@ -68,7 +67,7 @@ class Reasons:
                 reasons = saved_for.in_words([use for g in groups for use in g.uses])
                 return f"{reasons}; a storage counts once" if reasons else ""
             case "optimizer_state.bytes":
-                return optimizer_state.in_words(self._optimizer, [g.label.partition(" ")[2] for g in groups])
+                return optimizer_state.in_words(self._optimizer, [g.label.text for g in groups])
         return ""
 
     def _rule(self, g: Group) -> Rule | None:
@@ -82,8 +81,8 @@ class Reasons:
     # -- matrix multiplications -----------------------------------------------------------------------------------------
 
     def _matmuls(self, groups: Sequence[Group]) -> str:
-        full = [*dict.fromkeys(self._stated([g for g in groups if not _is_causal(g)]).values())]
-        masked = by(lambda g: self._written(g.factors[-2]), [g for g in groups if _is_causal(g)])
+        full = [*dict.fromkeys(self._stated([g for g in groups if not g.label.is_causal]).values())]
+        masked = by(lambda g: self._written(g.factors[-2]), [g for g in groups if g.label.is_causal])
         reasons = [_argument(full[0], full[0].source)] if len(full) == 1 else _arguments(full)
         return "; ".join([*reasons, *(self._under_mask(length, rows) for length, rows in masked.items())])
 
@@ -118,10 +117,6 @@ class Reasons:
             case Sum((*_, last)):
                 return last == Negative(Number(1))
         return False
-
-
-def _is_causal(g: Group) -> bool:
-    return g.label.endswith(CAUSAL)
 
 
 def _counted(origins: Mapping[str, str], *, reduced: bool) -> list[str]:

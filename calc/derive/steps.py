@@ -181,7 +181,7 @@ class StepMaker:
         return parts
 
     def _own(self, quantity: str, node: _ModuleNode) -> _Part:
-        terms = tuple(Labelled(self._product(times, g), _label(g)) for g, times in node.own)
+        terms = tuple(_labelled(self._product(times, g), g) for g, times in node.own)
         total = _add([g.each * times for g, times in node.own], self.analysis.algebra)
         rules = list(dict.fromkeys(g.rule for g, _ in node.own))
         rule = rules[0] if len(rules) == 1 else "sum over operators"
@@ -195,7 +195,7 @@ class StepMaker:
         """A group whose number is not a multiple of its module's: it runs in some layers only, or in every iteration of a loop."""
         operator = g.rule.startswith("aten.")
         number = self._tree(self.analysis.fold(g.times))
-        before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
+        before = _labelled(Product((number, *self._factors(g.factors))), g)
         count = readable(number)
         times = "once" if count == "1" else f"{count} times"
         several = f"it runs {times}" if operator else "there is one such tensor" if count == "1" else f"there are {count} such tensors"
@@ -337,7 +337,5 @@ def _add(polys: Sequence[Poly], algebra: Algebra) -> Poly:
     return total
 
 
-def _label(g: Group) -> str:
-    if not g.rule.startswith("aten."):
-        return g.label
-    return f"{bare_name(g.rule)}: {g.label}"
+def _labelled(addend: Expression, g: Group) -> Labelled:
+    return Labelled(addend, str(g.label), bare_name(g.rule) if g.rule.startswith("aten.") else "")

@@ -126,7 +126,7 @@ def _without_prefix(tree: Expression, place: str) -> Expression:
 
 
 def _relative(tree: Expression, place: str, itself: str) -> Expression:
-    if not isinstance(tree, Labelled):
+    if not isinstance(tree, Labelled) or tree.operator:
         return tree
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
@@ -135,13 +135,10 @@ def _without_repeated_operators(tree: Expression) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it."""
     if not isinstance(tree, Sum):
         return tree
-    terms: list[Expression] = []
-    last = ""
-    for term in tree.terms:
-        name, colon, tail = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
-        terms.append(Labelled(term.body, tail) if isinstance(term, Labelled) and colon and name == last else term)
-        last = name if colon else ""
-    return Sum(tuple(terms))
+    operators = [term.operator if isinstance(term, Labelled) else "" for term in tree.terms]
+    repeats = [operator == before for operator, before in zip(operators, ["", *operators], strict=False)]
+    pairs = zip(tree.terms, repeats, strict=True)
+    return Sum(tuple(Labelled(term.body, term.label) if isinstance(term, Labelled) and repeat else term for term, repeat in pairs))
 
 
 def _numbers_in(tree: Expression, sizes: Mapping[str, int]) -> Expression:

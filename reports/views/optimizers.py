@@ -64,7 +64,7 @@ def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Ter
         out.line(f"executed by torch's {cost.implementation} implementation in one later step, for {cost.tensor} in fp32", style="dim")
         counts = (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("state", cost.state, "bytes"))
         out.table((), [(label, bold(f"{text} {unit}")) for label, text, unit in counts])
-        out.line("; ".join(f"{operation}: {flops}" for operation, flops in cost.parts), style="dim")
+        out.line("; ".join(f"{part.operation}: {part.flops}" for part in cost.parts), style="dim")
     if check is not None:
         out.line()
         verdict = check.verdict
@@ -169,7 +169,7 @@ def _written(cost: AsWritten) -> dict[str, Any]:
 
 def _cost(cost: UpdateCost) -> dict[str, Any]:
     head = {"implementation": cost.implementation, "tensor": cost.tensor, "format": "fp32"}
-    parts = [{"operation": operation, "flops": flops} for operation, flops in cost.parts]
+    parts = [{"operation": part.operation, "flops": part.flops} for part in cost.parts]
     return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state, "parts": parts}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.derive.names import StepPlace
+from calc.derive.names import AddendLabel, StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
 from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NOT_COMPUTED, OTHERWISE, Difference
@@ -27,9 +27,9 @@ from calc.units import Unit
 LISTED = 8
 NAMED = 3
 
-_CONVOLUTION = "⋆"
 _IF_COMPUTED = " if it were computed"
-_MISSING = {frozenset({"dw"}): "dx", frozenset({"dx"}): "dw"}  # the gradient that is missing beside the one that is computed
+# The gradient that is missing beside the one that is computed.
+_MISSING = {frozenset({"dw"}): AddendLabel("dx"), frozenset({"dx"}): AddendLabel("dw")}
 
 Key = tuple[tuple[str, int], ...]
 
@@ -122,7 +122,7 @@ class _Bridge:
 
     def _kind_of(self, addend: Addend) -> str:
         """The key by which omitted terms are grouped: matrix multiplications by module path, tensors by description."""
-        return addend.module_path if self._exact.rule.unit is Unit.FLOP else addend.label
+        return addend.module_path if self._exact.rule.unit is Unit.FLOP else _label(addend)
 
     def _skipped(self) -> Iterator[_Correction]:
         """Gradients that autograd does not compute: the backward of a module path is then less than twice its forward.
@@ -154,18 +154,18 @@ class _Bridge:
         """The gradient that autograd does not compute at ``module_path``, as an addend of its own."""
         at_path = [a for a in self._addends if a.module_path == module_path]
         forward = next(a for a in at_path if a.quantity == "flops.forward.matmul")
-        computed = {a.label[:2].lower() for a in at_path if a.quantity.startswith("flops.backward")}
-        return replace(forward, quantity=NOT_COMPUTED, label=_MISSING.get(frozenset(computed), "the gradient") + _IF_COMPUTED)
+        computed = {a.label.gradient for a in at_path if a.quantity.startswith("flops.backward")}
+        return replace(forward, quantity=NOT_COMPUTED, label=_MISSING.get(frozenset(computed), AddendLabel("the gradient")))
 
     def _dropped(self, reason: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
-        labels = [a.label if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
+        labels = [_label(a) if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
         sums: dict[str, Poly] = {}
         for label, (_, poly) in zip(labels, parts, strict=True):
             sums[label] = sums.get(label, self._zero) + poly
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
         addends = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
-        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(a.label for a in addends)))
+        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(map(_label, addends))))
         because = f"the {self._exact.rule.noun} has no such term: {terms}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {terms}"
@@ -176,7 +176,7 @@ class _Bridge:
     def _is_convolution(self, addends: Sequence[Addend]) -> bool:
         """Whether the rule counts weights and every addend is a convolution or a gradient that is missing there."""
         products = [a for a in addends if a.quantity != NOT_COMPUTED]
-        return bool(self._owners) and self._exact.rule.unit is Unit.FLOP and all(_CONVOLUTION in a.label for a in products)
+        return bool(self._owners) and self._exact.rule.unit is Unit.FLOP and all(a.label.is_convolution for a in products)
 
     def _each(self) -> str:
         """The sample that N is counted for."""
@@ -200,7 +200,7 @@ class _Bridge:
 
     def _otherwise(self, key: Key, rule: Fraction, exact: Fraction, addends: Sequence[Addend]) -> _Correction:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
-        terms = _some(list(dict.fromkeys(a.label for a in addends)))
+        terms = _some(list(dict.fromkeys(map(_label, addends))))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f" ({_some(owners)})" if owners else ""
         in_rule, in_count = f"{_grouped(rule)} in the {self._exact.rule.noun}{counted}", f"{_grouped(exact)} in the exact count"
@@ -304,15 +304,19 @@ def _by_monomial(
 
 def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
     """Addends without those whose coefficients cancel, which have no part in a difference."""
-    net: dict[tuple[str, str], Fraction] = {}
+    net: dict[tuple[str, AddendLabel], Fraction] = {}
     for a, coefficient in addends:
         net[a.module_path, a.label] = net.get((a.module_path, a.label), Fraction(0)) + coefficient
     return [a for a, _ in addends if net[a.module_path, a.label]]
 
 
+def _label(addend: Addend) -> str:
+    return f"{addend.label}{_IF_COMPUTED if addend.quantity == NOT_COMPUTED else ''}"
+
+
 def _subtracted(addends: Sequence[Addend]) -> str:
     """That an addend which autograd does not compute is subtracted, after a semicolon; empty where there is none."""
-    missing = list(dict.fromkeys(a.label.removesuffix(_IF_COMPUTED) for a in addends if a.quantity == NOT_COMPUTED))
+    missing = list(dict.fromkeys(str(a.label) for a in addends if a.quantity == NOT_COMPUTED))
     return f"; autograd does not compute {_some(missing)}, so a term of its own subtracts it" if missing else ""
 
 
