@@ -191,13 +191,13 @@ def product_of(op: Op, forward: ForwardMatmuls) -> MatmulName:
 
 
 def operand_saved(op: Op, argument: str, forward: ForwardMatmuls) -> tuple[str, str]:
-    """The name of an argument of a matmul of the forward, and why its backward reads it; empty where the operator is none."""
+    """The name of an argument of a matmul of the forward, and the gradient that needs it; empty where the operator is none."""
     places = _OPERANDS.get(op.name, ())
     matmuls = forward.get((op.step, op.module_path), ()) if argument in places else ()
     for matmul in matmuls:
         if matmul.operator == op.index:
             read, of = (matmul.left, matmul.right) if argument == places[0] else (matmul.right, matmul.left)
-            return read.name, f"{matmul.gradient(of, transposed=of.is_transposed)} needs {read.name}"
+            return read.name, matmul.gradient(of, transposed=of.is_transposed)
     return "", ""
 
 
