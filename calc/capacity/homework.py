@@ -234,8 +234,8 @@ def _matmul_list(one: Derivation) -> ExerciseTable:
         for addend in part.addends:
             text = branches.at_hand(addend.expr, one.sizes)
             value = int(evaluate_text(text, one.sizes))
-            label = part.part if part.part in (SCORES, MIX) else addend.label
-            written = _of_this_row(text, once.get((addend.module_path, addend.label), []), one.trip_counts)
+            label = part.part if part.part in (SCORES, MIX) else str(addend.label)
+            written = _of_this_row(text, once.get((addend.module_path, str(addend.label)), []), one.trip_counts)
             rows.append(ExerciseRow(f"{addend.module_path}: {label}", text, (value,), (Fraction(value, total),), written))
     return ExerciseTable("matmuls of a forward pass", "FLOP", ("",), tuple(rows))
 
@@ -255,7 +255,7 @@ def _once(derivation: Derivation) -> Mapping[tuple[str, str], list[Expression]]:
     for step in derivation.steps:
         for addend in walk(step.before) if step.quantity == FORWARD and step.operators else ():
             if isinstance(addend, Labelled):
-                written.setdefault((step.title, addend.label.rpartition(": ")[2]), []).append(addend.body)
+                written.setdefault((step.title, addend.label), []).append(addend.body)
     return written
 
 
@@ -432,8 +432,8 @@ def _of_one_tensor(one: Derivation, name: str) -> str:
         return source
     cost = executed(name, str(one.options.get("implementation", "loop")))
     by_operator: dict[str, list[str]] = {}
-    for label, flops in cost.parts:
-        by_operator.setdefault(label.partition(":")[0], []).append(flops)
+    for part in cost.parts:
+        by_operator.setdefault(part.operator, []).append(part.flops)
     names = sorted(free_names(cost.flops))
     counts = [f"{readable(_sum(texts, names))} ({operator})" for operator, texts in by_operator.items()]
     return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {readable(cost.flops)}"

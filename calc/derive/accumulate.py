@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from calc.derive.active import ParameterUse, parameter_use
-from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, forward_matmuls, gradient_of, product_of
+from calc.derive.backward_matmuls import ForwardMatmuls, MatmulName, forward_matmuls, gradient_of, product_of
 from calc.derive.model_parts import ModelParts, model_parts
-from calc.derive.names import MODEL_INPUT
+from calc.derive.names import MODEL_INPUT, AddendLabel
 from calc.derive.saved_for import SavedAs, SavedUses
 from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor, bare_name
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
@@ -26,8 +26,10 @@ SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
 
-# Labels of the parameters that one token uses.
-EXPERTS, TABLE = "elements of a token's experts", "elements of the table"
+_TRAFFIC = AddendLabel("reads and writes")
+# Labels of parameters: of all, and of those that one token uses.
+_ELEMENTS = AddendLabel("elements")
+EXPERTS, TABLE = AddendLabel("elements of a token's experts"), AddendLabel("elements of the table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class CountedAddend:
     quantity: str
     module_path: str
     rule: str
-    label: str
+    label: AddendLabel
     factors: tuple[Any, ...]
     amount: Amount
     part: str = ""
@@ -89,7 +91,7 @@ class Accumulator:
     def _parameters(self, trace: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(trace.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
-            yield CountedAddend("parameters", name, "parameter", "elements", shape or (1,), Amount(math.prod(shape), Unit.ELEMENT))
+            yield CountedAddend("parameters", name, "parameter", _ELEMENTS, shape or (1,), Amount(math.prod(shape), Unit.ELEMENT))
 
     def _used_parameters(self, trace: StepTrace, use: ParameterUse) -> Iterator[CountedAddend]:
         self.unrouted |= {use.reason} if use.reason else set()
@@ -97,25 +99,25 @@ class Accumulator:
             active, shape = use.active[name], tuple(self.read(s) for s in tensor.shape) or (1,)
             count = math.prod(active.factors)
             if not use.reason and count != 0:
-                label = EXPERTS if active.routed else TABLE if name in use.tables else "elements"
+                label = EXPERTS if active.routed else TABLE if name in use.tables else _ELEMENTS
                 yield CountedAddend("parameters.active", name, "parameter", label, active.factors, Amount(count, Unit.ELEMENT))
             if name not in use.embeddings:
                 amount = Amount(math.prod(shape), Unit.ELEMENT)
-                yield CountedAddend("parameters.non_embedding", name, "parameter", "elements", shape, amount)
+                yield CountedAddend("parameters.non_embedding", name, "parameter", _ELEMENTS, shape, amount)
 
     def _weights(self, trace: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(trace.parameters):
-            yield self._bytes(trace, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
+            yield self._bytes(trace, "parameters.bytes", name, "parameter", AddendLabel("parameter", tensor.dtype), tensor)
         for name, tensor in _first_of_each_storage(trace.masters):
-            yield self._bytes(trace, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
+            yield self._bytes(trace, "master_weights.bytes", name, "master weight", AddendLabel("copy", tensor.dtype), tensor)
 
     def _gradients(self, trace: StepTrace) -> Iterator[CountedAddend]:
         for name, tensor in _first_of_each_storage(trace.gradients):
-            yield self._bytes(trace, "gradients.bytes", name, "gradient", f"{tensor.dtype} gradient", tensor)
+            yield self._bytes(trace, "gradients.bytes", name, "gradient", AddendLabel("gradient", tensor.dtype), tensor)
 
     def _state(self, trace: StepTrace) -> Iterator[CountedAddend]:
         for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in trace.state):
-            yield self._bytes(trace, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
+            yield self._bytes(trace, "optimizer_state.bytes", name, "optimizer state", AddendLabel(key, tensor.dtype), tensor)
 
     def _activations(self, trace: StepTrace, parts: ModelParts) -> Iterator[CountedAddend]:
         own = {t.storage for _, t in (*trace.parameters, *trace.buffers)}
@@ -123,9 +125,10 @@ class Accumulator:
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in trace.saved):
             if tensor.storage not in own:
                 mine = uses[saved.module_path, saved.op, tensor.storage]
-                source = f" ({MODEL_INPUT})" if trace.storages[tensor.storage].role == "input" else ""
+                is_input = trace.storages[tensor.storage].role == "input"
                 names = ", ".join(filter(None, dict.fromkeys(use.name for use in mine)))
-                label = f"{tensor.dtype}{f' {names}' if names else ''}{source} saved for the backward of {bare_name(saved.op)}"
+                words = (names, f"({MODEL_INPUT})" if is_input else "", f"saved for the backward of {bare_name(saved.op)}")
+                label = AddendLabel(" ".join(filter(None, words)), tensor.dtype, is_input)
                 entry = self._bytes(trace, "activations.bytes", saved.module_path, "saved tensor", label, tensor, full_tensors)
                 yield replace(entry, part=parts.of_saved(saved), uses=mine)
 
@@ -138,9 +141,10 @@ class Accumulator:
             kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
             name, nbytes = names.get(index, trace.storages[index].name), self.read(trace.storages[index].nbytes)
             factors = self._byte_factors(nbytes, tensors.get(index))
-            yield CountedAddend("checkpoint.bytes", name, "checkpoint", kind, factors, Amount(nbytes, Unit.BYTE))
+            yield CountedAddend("checkpoint.bytes", name, "checkpoint", AddendLabel(kind), factors, Amount(nbytes, Unit.BYTE))
         if any(op.phase == "backward" for op in trace.ops):  # a forward-only step has no iteration counter
-            yield CountedAddend("checkpoint.bytes", ITERATION, "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
+            label = AddendLabel("iteration", "int64")
+            yield CountedAddend("checkpoint.bytes", ITERATION, "checkpoint", label, (8,), Amount(self.read(8), Unit.BYTE))
 
     def _bytes(
         self,
@@ -148,7 +152,7 @@ class Accumulator:
         quantity: str,
         module_path: str,
         rule: str,
-        label: str,
+        label: AddendLabel,
         tensor: Tensor,
         full_tensors: Mapping[int, Tensor] = MappingProxyType({}),
     ) -> CountedAddend:
@@ -185,7 +189,7 @@ class Accumulator:
                 label = parts.label(part, alike.label)
                 yield CountedAddend(alike.quantity, op.module_path, op.name, label, alike.factors, alike.amount, part)
 
-    def _addends_of(self, op: Op, trace: StepTrace, computes: str) -> Sequence[CountedAddend]:
+    def _addends_of(self, op: Op, trace: StepTrace, computes: MatmulName) -> Sequence[CountedAddend]:
         """The addends of ``op``, or those of an equal operator at another module path. ``computes`` names a matmul."""
         key = self.key(op)
         cost = self._cost(op, key)
@@ -236,12 +240,15 @@ class Accumulator:
             view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
         return view
 
-    def _flops(self, op: Op, cost: Cost, causal: Any, computes: str) -> Iterator[CountedAddend]:
+    def _flops(self, op: Op, cost: Cost, causal: Any, computes: MatmulName) -> Iterator[CountedAddend]:
         phase = f"flops.{op.phase}"
-        for term in (replace(t, name=computes or t.name) for t in cost.matmul):
-            yield _flop_entry(f"{phase}.matmul", op, term)
+        for term in (replace(t, name=computes.text, gradient=computes.gradient) if computes.text else t for t in cost.matmul):
+            counted = _flop_entry(f"{phase}.matmul", op, term)
+            entry = replace(counted, label=replace(counted.label, of_parameter=computes.of_parameter))
+            yield entry
             if op.phase != "optimizer":
-                yield _flop_entry(f"{phase}.causal", op, _credited(term, causal) if causal is not None else term)
+                credited = replace(entry, quantity=f"{phase}.causal")
+                yield credited if causal is None else _under_mask(credited, term, causal)
         for term in self.repeated(op, cost):
             yield _flop_entry(f"{phase}.recompute", op, term)
         for term in cost.elementwise:
@@ -269,7 +276,7 @@ class Accumulator:
             products = Counter((item_size(view.dtype), *_distinct_shape(view)) for view in self._transfers(op, cost))
             addends = tuple(product if times == 1 else (times, *product) for product, times in products.items())
             factors = addends[0] if len(addends) == 1 else (addends,)
-            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, "reads and writes", factors, moved)
+            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, _TRAFFIC, factors, moved)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""
@@ -317,7 +324,7 @@ def _uses(trace: StepTrace) -> dict[tuple[str, str, int], tuple[SavedAs, ...]]:
     return uses
 
 
-def _computes(op: Op, forward: ForwardMatmuls) -> str:
+def _computes(op: Op, forward: ForwardMatmuls) -> MatmulName:
     """What a matmul computes, where its rule cannot tell: the gradient in the backward, the parameter's name in the forward."""
     if op.phase == "backward" and op.node != RECOMPUTED:
         return gradient_of(op, forward)
@@ -325,16 +332,19 @@ def _computes(op: Op, forward: ForwardMatmuls) -> str:
 
 
 def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:
-    return CountedAddend(quantity, op.module_path, op.name, term.name, term.factors, Amount(term.count, Unit.FLOP))
+    label = AddendLabel(term.name, gradient=term.gradient, is_convolution=term.is_convolution)
+    return CountedAddend(quantity, op.module_path, op.name, label, term.factors, Amount(term.count, Unit.FLOP))
 
 
-def _credited(term: Term, length: Any) -> Term:
-    """``term`` with the T(T+1)/2 positions of a causal mask in place of all T·T."""
+def _under_mask(entry: CountedAddend, term: Term, length: Any) -> CountedAddend:
+    """``entry`` with the T(T+1)/2 positions of a causal mask in place of all T·T."""
     factors = list(term.factors)
     for _ in range(2):
         factors.remove(length)
     first = factors.index(2)
-    return Term(f"{term.name}{CAUSAL}", (*factors[:first], *factors[first + 1 :], length, length + 1))
+    credited = replace(term, factors=(*factors[:first], *factors[first + 1 :], length, length + 1))
+    amount = Amount(credited.count, Unit.FLOP)
+    return replace(entry, label=replace(entry.label, is_causal=True), factors=credited.factors, amount=amount)
 
 
 def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tuple[Any, Tensor]]:

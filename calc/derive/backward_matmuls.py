@@ -15,9 +15,6 @@ from typing import NamedTuple
 
 from calc.graph.step import RECOMPUTED, Op, StepTrace, Tensor
 
-# How the name of a matmul ends that counts the positions of a causal mask alone.
-CAUSAL = ", causal"
-
 _OPERANDS: Mapping[str, tuple[str, ...]] = {
     "aten.mm.default": ("self", "mat2"),
     "aten.bmm.default": ("self", "mat2"),
@@ -27,6 +24,15 @@ _OPERANDS: Mapping[str, tuple[str, ...]] = {
 }
 _CAST = "aten._to_copy.default"
 _SAME_AXES = frozenset(("aten.detach.default", "aten.alias.default", "aten.expand.default"))
+
+
+class MatmulName(NamedTuple):
+    """What a matmul computes as a text, empty if that is not certain; ``gradient`` is ``dx`` or ``dw`` if it is one. ``of_parameter``: an
+    operand of the matmul of the forward is a parameter."""
+
+    text: str = ""
+    gradient: str = ""
+    of_parameter: bool = False
 
 
 class MatmulOperand(NamedTuple):
@@ -40,6 +46,11 @@ class MatmulOperand(NamedTuple):
     def written(self, *, transposed: bool = False) -> str:
         """The operand, or its transpose: ``Wᵀ``."""
         return f"{self.name}ᵀ" if self.is_transposed != transposed else self.name
+
+    @property
+    def gradient(self) -> str:
+        """Which of the two gradients of a matmul is that of the operand."""
+        return "dx" if self.name == "x" else "dw"
 
 
 class ForwardMatmul(NamedTuple):
@@ -158,14 +169,15 @@ def _place(op: Op) -> tuple[int, str, str]:
     return op.step, op.node, op.module_path
 
 
-def gradient_of(op: Op, forward: ForwardMatmuls) -> str:
-    """The gradient that a matmul of the backward computes, as an equation; empty if that is not certain. Where a module has matmuls with
+def gradient_of(op: Op, forward: ForwardMatmuls) -> MatmulName:
+    """The gradient that a matmul of the backward computes, as an equation. Where a module has matmuls with
     several parameters, it says of which matmul the gradient is."""
     operands, matmuls = _operands(op), forward.get((op.step, op.module_path), ())
     gradients = {*_gradients(operands, matmuls)} if operands else set()
     if operands and not gradients and len({matmul.right.storage for matmul in matmuls}) == 1 and matmuls[0].right.is_parameter:
-        return matmuls[0].gradient(matmuls[0].right, transposed=_has_dy_left(operands, matmuls[0]))
-    return gradients.pop() if len(gradients) == 1 else ""
+        of = matmuls[0].right
+        return MatmulName(matmuls[0].gradient(of, transposed=_has_dy_left(operands, matmuls[0])), of.gradient, True)
+    return gradients.pop() if len(gradients) == 1 else MatmulName()
 
 
 def _has_dy_left(operands: tuple[Tensor, ...], matmul: ForwardMatmul) -> bool:
@@ -174,24 +186,25 @@ def _has_dy_left(operands: tuple[Tensor, ...], matmul: ForwardMatmul) -> bool:
     return matmul.right.is_transposed if left == right else left
 
 
-def product_of(op: Op, forward: ForwardMatmuls) -> str:
+def product_of(op: Op, forward: ForwardMatmuls) -> MatmulName:
     """A matmul of the forward by the names of its operands, ``x w1`` or ``x Wᵀ``; empty where neither is a parameter."""
     matmuls = forward.get((op.step, op.module_path), ())
-    return next((matmul.product for matmul in matmuls if matmul.operator == op.index and matmul.parameter), "")
+    product = next((matmul.product for matmul in matmuls if matmul.operator == op.index and matmul.parameter), "")
+    return MatmulName(product, of_parameter=bool(product))
 
 
 def operand_saved(op: Op, argument: str, forward: ForwardMatmuls) -> tuple[str, str]:
-    """The name of an argument of a matmul of the forward, and why its backward reads it; empty where the operator is none."""
+    """The name of an argument of a matmul of the forward, and the gradient that needs it; empty where the operator is none."""
     places = _OPERANDS.get(op.name, ())
     matmuls = forward.get((op.step, op.module_path), ()) if argument in places else ()
     for matmul in matmuls:
         if matmul.operator == op.index:
             read, of = (matmul.left, matmul.right) if argument == places[0] else (matmul.right, matmul.left)
-            return read.name, f"{matmul.gradient(of, transposed=of.is_transposed)} needs {read.name}"
+            return read.name, matmul.gradient(of, transposed=of.is_transposed)
     return "", ""
 
 
-def _gradients(operands: tuple[Tensor, ...], matmuls: Collection[ForwardMatmul]) -> Iterator[str]:
+def _gradients(operands: tuple[Tensor, ...], matmuls: Collection[ForwardMatmul]) -> Iterator[MatmulName]:
     own = [operand.storage for operand in operands]
     several = len({matmul.parameter.storage for matmul in matmuls if matmul.parameter}) > 1
     for matmul in matmuls:
@@ -199,7 +212,7 @@ def _gradients(operands: tuple[Tensor, ...], matmuls: Collection[ForwardMatmul])
         if (left.storage in own) != (right.storage in own):
             of, transposed = (right, own[-1] == left.storage) if left.storage in own else (left, own.index(right.storage) == 0)
             note = f" of y = {matmul.product}" if several and matmul.parameter else ""
-            yield f"{matmul.gradient(of, transposed=transposed)}{note}"
+            yield MatmulName(f"{matmul.gradient(of, transposed=transposed)}{note}", of.gradient, matmul.parameter is not None)
 
 
 def differentiated(op: Op, forward: ForwardMatmuls) -> Iterator[ForwardMatmul]:

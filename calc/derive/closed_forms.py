@@ -272,7 +272,7 @@ def _terms(mine: Sequence[loops.Group], analysis: Analysis, values: Mapping[str,
         poly = loops.total(members, zero)
         if poly != 0:
             parts = ((label, loops.total(alike, zero)) for label, alike in loops.by(lambda g: g.label, members).items())
-            term = _term(module_path, poly, ", ".join(dict.fromkeys(g.label for g in members)), analysis, values)
+            term = _term(module_path, poly, ", ".join(dict.fromkeys(str(g.label) for g in members)), analysis, values)
             written = tuple((label, analysis.fold.text(part)) for label, part in parts if part != 0)
             terms.append(replace(term, parts=written))
     return terms

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sympy.polys.domains import QQ
 
 from calc.derive.accumulate import CountedAddend
+from calc.derive.names import AddendLabel
 from calc.derive.saved_for import SavedAs
 from calc.graph.step import StepTrace
 from calc.graph.unrolling import numbered_children
@@ -154,7 +155,7 @@ class Group:
     quantity: str
     module_path: str
     rule: str
-    label: str
+    label: AddendLabel
     factors: tuple[Any, ...]
     each: Poly
     times: Poly
@@ -210,9 +211,12 @@ def without_parts(groups: Iterable[Group]) -> list[Group]:
     return [*joined.values()]
 
 
-def by(name: Callable[[Group], str], groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each ``name``: part of the model, quantity, module path or kind of addend, in order."""
-    named: dict[str, list[Group]] = {}
+_Key = TypeVar("_Key", str, AddendLabel)
+
+
+def by(name: Callable[[Group], _Key], groups: Sequence[Group]) -> dict[_Key, list[Group]]:
+    """The groups of each ``name``: part of the model, quantity, module path or label, in order."""
+    named: dict[_Key, list[Group]] = {}
     for g in groups:
         named.setdefault(name(g), []).append(g)
     return named
@@ -238,7 +242,7 @@ def total(groups: Sequence[Group], zero: Poly) -> Poly:
 
 def by_addend(groups: Sequence[Group]) -> list[Group]:
     """One group for each module path and kind of addend, whose total is theirs together."""
-    joined: dict[tuple[str, str], Group] = {}
+    joined: dict[tuple[str, AddendLabel], Group] = {}
     for g in groups:
         first = joined.get((g.module_path, g.label))
         joined[g.module_path, g.label] = g if first is None else replace(first, each=first.total + g.total, times=g.times**0)

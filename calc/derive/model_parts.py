@@ -19,7 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
-from calc.derive.backward_matmuls import CAUSAL, ForwardMatmuls, differentiated
+from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
+from calc.derive.names import AddendLabel
 from calc.derive.part_names import (
     ATTENTION,
     EMBEDDING,
@@ -45,8 +46,11 @@ from calc.rules.registry import Cost
 # A part by module path: which one is known when the paths of all traces are.
 _OWN = ""
 _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
-# Addends of fused attention, by how their names begin.
-_FUSED = {"Q Kᵀ": SCORES, "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES}
+# Addends of fused attention.
+_FUSED = {
+    "Q Kᵀ": SCORES, "Q Kᵀ, recomputed": SCORES, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES,
+    "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX,
+}  # fmt: skip
 # What a matmul of unfused attention computes, by its part and its name as any matmul. Q is the left operand of the scores.
 _UNFUSED = {
     (SCORES, "x W"): "Q Kᵀ", (SCORES, "dx = dy Wᵀ"): "dQ = dS K", (SCORES, "dW = xᵀ dy"): "dKᵀ = Qᵀ dS",
@@ -231,18 +235,17 @@ class ModelParts:
     saved: Mapping[tuple[str, str, int], str] = field(default_factory=dict)
     products: frozenset[str] = frozenset()
 
-    def label(self, part: str, label: str) -> str:
-        """The name of an addend in its part: ``P V`` for the ``x W`` of a mix, under a causal mask too."""
-        name, causal, _ = label.partition(CAUSAL)
-        return f"{_UNFUSED.get((part, name), name)}{causal}" if part in self.products else label
+    def label(self, part: str, label: AddendLabel) -> AddendLabel:
+        """The label of an addend in its part: ``P V`` for the ``x W`` of a mix, under a causal mask too."""
+        name = _UNFUSED.get((part, label.text), "") if part in self.products else ""
+        return replace(label, text=name, gradient="") if name else label
 
-    def of_operator(self, op: Op, quantity: str, label: str, forward: ForwardMatmuls) -> str:
+    def of_operator(self, op: Op, quantity: str, label: AddendLabel, forward: ForwardMatmuls) -> str:
         """The part of an addend of an operator's cost, or a module path."""
         if op.phase == "optimizer":
             return self.of_tensor(op.module_path)
         if quantity.endswith(("matmul", "causal", "recompute")):
-            fused = next((part for start, part in _FUSED.items() if label.startswith(start)), "")
-            return fused or self._of_matmul(op, forward)
+            return _FUSED.get(label.text) or self._of_matmul(op, forward)
         if "attention" in op.name and quantity.endswith("elementwise"):
             return SOFTMAX
         if op.index in self.operators:

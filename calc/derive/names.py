@@ -8,6 +8,27 @@ MODEL_INPUT = "model input"
 
 
 @dataclass(frozen=True, slots=True)
+class AddendLabel:
+    """What an addend of a quantity counts: ``text`` is a rule's name of it, a key of the optimizer's state or what a tensor is.
+
+    ``dtype`` is that of a tensor; ``is_input``: the tensor is an input of the model. ``is_causal``: a matmul counts the positions of a
+    causal mask alone. ``gradient``: a matmul of the backward computes ``dx`` or ``dw``. ``of_parameter``: a matmul multiplies by a
+    parameter, or is the gradient of one that does.
+    """
+
+    text: str
+    dtype: str = ""
+    is_input: bool = False
+    is_causal: bool = False
+    gradient: str = ""
+    is_convolution: bool = False
+    of_parameter: bool = False
+
+    def __str__(self) -> str:
+        return f"{f'{self.dtype} ' if self.dtype else ''}{self.text}{', causal' if self.is_causal else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class TensorName:
     """What a tensor is called: ``exp_avg of w`` (a ``part`` of its ``owner``), or ``Y of gelu at mlp``, the output of an ``operator``."""
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from calc.derive.analysis import Analysis
-from calc.derive.names import MODEL_INPUT
 from calc.derive.peak import PeakCandidate
 from calc.errors import listed
 from calc.graph.step import StepTrace, bare_name
 from calc.symbolic.algebra import Poly
+from calc.symbolic.readable import readable
 
 _LIVE = "the storages allocated and not yet freed when this operator returns are live, each in one role, so the roles add"
 _LISTED = 4  # operators of temporary outputs that a reason names
@@ -86,7 +86,7 @@ class _Activations:
     @cached_property
     def _inputs(self) -> Poly:
         groups = self.analysis.groups.get("activations.bytes", [])
-        return sum((g.total for g in groups if MODEL_INPUT in g.label), start=self.analysis.algebra.constant(0))
+        return sum((g.total for g in groups if g.label.is_input), start=self.analysis.algebra.constant(0))
 
     @cached_property
     def _expected(self) -> Poly | None:
@@ -115,4 +115,4 @@ class _Activations:
         return f"; {self._written(gone)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
 
     def _written(self, poly: Poly) -> str:
-        return self.analysis.fold.text(poly).replace("**", "^").replace("*", "·")
+        return readable(self.analysis.fold.text(poly))

@@ -8,15 +8,12 @@ from typing import Any
 
 from calc.derive import optimizer_state, saved_for
 from calc.derive.accumulate import EXPERTS, TABLE
-from calc.derive.backward_matmuls import CAUSAL
 from calc.derive.loops import Group, by
 from calc.graph.step import bare_name
 from calc.rules.reduction import REDUCTION
 from calc.rules.registry import Registry, Rule
-from calc.symbolic.expression import Expression, Number, Product
-from calc.symbolic.writer import TextWriter
-
-COUNTS = TextWriter("·", "/", "^")
+from calc.symbolic.expression import Expression, Negative, Number, Product, Sum
+from calc.symbolic.readable import readable
 
 # A source that is a reference of torch, with a note: ``torch._refs.add; an alpha of 1 is not a multiplication``; a colon has another count.
 _REFERENCE = re.compile(r"(?P<name>torch\._(?:refs|decomp)\.[\w.]+)(?:(?P<mark>[:;,]) (?:which )?(?P<note>.*))?")
@@ -70,7 +67,7 @@ class Reasons:
                 reasons = saved_for.in_words([use for g in groups for use in g.uses])
                 return f"{reasons}; a storage counts once" if reasons else ""
             case "optimizer_state.bytes":
-                return optimizer_state.in_words(self._optimizer, [g.label.partition(" ")[2] for g in groups])
+                return optimizer_state.in_words(self._optimizer, [g.label.text for g in groups])
         return ""
 
     def _rule(self, g: Group) -> Rule | None:
@@ -84,15 +81,15 @@ class Reasons:
     # -- matrix multiplications -----------------------------------------------------------------------------------------
 
     def _matmuls(self, groups: Sequence[Group]) -> str:
-        full = [*dict.fromkeys(self._stated([g for g in groups if not _is_causal(g)]).values())]
-        masked = by(lambda g: self._written(g.factors[-2]), [g for g in groups if _is_causal(g)])
+        full = [*dict.fromkeys(self._stated([g for g in groups if not g.label.is_causal]).values())]
+        masked = by(lambda g: self._written(g.factors[-2]), [g for g in groups if g.label.is_causal])
         reasons = [_argument(full[0], full[0].source)] if len(full) == 1 else _arguments(full)
         return "; ".join([*reasons, *(self._under_mask(length, rows) for length, rows in masked.items())])
 
     def _under_mask(self, length: str, groups: Sequence[Group]) -> str:
         """Why matmuls under a causal mask count T(T + 1)/2 pairs: their factors end in a width, T and T + 1."""
-        pairs = self._text(Product(tuple(self._shown(size) for size in groups[0].factors[-2:])))
-        flop = dict.fromkeys(self._text(Product((Number(2), self._shown(g.factors[-3])))) for g in groups)
+        pairs = readable(Product(tuple(self._shown(size) for size in groups[0].factors[-2:])))
+        flop = dict.fromkeys(readable(Product((Number(2), self._shown(g.factors[-3])))) for g in groups)
         square = f"{length if length.isalnum() else f'({length})'}²"
         return (
             f"row t of a causal mask attends to t keys: 1 + 2 + … + {length} = {pairs}/2 of the {square} pairs of a query and a key;"
@@ -100,10 +97,7 @@ class Reasons:
         )
 
     def _written(self, factor: Any) -> str:
-        return self._text(self._shown(factor))
-
-    def _text(self, expression: Expression) -> str:
-        return COUNTS.written(expression)[0]
+        return readable(self._shown(factor))
 
     # -- elementwise work -----------------------------------------------------------------------------------------------
 
@@ -117,12 +111,12 @@ class Reasons:
 
     def _may_reduce(self, factor: Any) -> bool:
         """Whether a factor may be n − 1 operations of a reduction; a specialized size is a number, which does not tell."""
-        text = self._written(factor)
-        return text.endswith(" - 1") or (text.isdecimal() and int(text) > 1)
-
-
-def _is_causal(g: Group) -> bool:
-    return g.label.endswith(CAUSAL)
+        match self._shown(factor):
+            case Number(value):
+                return value > 1
+            case Sum((*_, last)):
+                return last == Negative(Number(1))
+        return False
 
 
 def _counted(origins: Mapping[str, str], *, reduced: bool) -> list[str]:

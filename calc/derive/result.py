@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from calc.derive.names import PeakPlace, SavedBefore, StepPlace, TensorName
+from calc.derive.names import AddendLabel, PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.quantities import absent, require_count
 from calc.errors import BadInputError, UnknownQuantityError, suggestion
 from calc.platform import arguments
@@ -85,14 +85,19 @@ class Step:
 class QuantityTerm:
     """One addend of a quantity, by module path. The expressions of a quantity's terms add up to its own.
 
-    ``parts`` are ``(what, expression)`` of the term's own addends: they add up to it. ``because`` names them all.
+    ``parts`` are the label and the expression of the term's own addends: they add up to it. ``because`` names them all.
     """
 
     module_path: str
     expr: str
     value: int
     because: str
-    parts: tuple[tuple[str, str], ...] = ()
+    parts: tuple[tuple[AddendLabel, str], ...] = ()
+
+    @property
+    def addends(self) -> tuple[tuple[AddendLabel, str], ...]:
+        """The term's own addends; a term without any is one."""
+        return self.parts or ((AddendLabel(self.because), self.expr),)
 
     def stands_for(self, name: str) -> bool:
         """Whether the module path, with * for a loop index, matches the parameter ``name``."""
@@ -104,7 +109,7 @@ class PartAddend(NamedTuple):
     """An addend of a part: where it is counted, what it is, and its closed form."""
 
     module_path: str
-    label: str
+    label: AddendLabel
     expr: str
 
 

@@ -22,11 +22,17 @@ _USUAL = {"self": "x", "input": "x", "mat1": "x", "batch1": "x", "mat2": "W", "b
 
 @dataclass(frozen=True, slots=True)
 class SavedAs:
-    """The name of a saved tensor in the equations of the ``operator`` whose backward reads it, and why it does."""
+    """The name of a saved tensor in the equations of the ``operator`` whose backward reads it, and why it does: the ``equation`` that needs
+    it, or another ``reason``. Without either the table does not say."""
 
     operator: str
     name: str
-    because: str
+    reason: str = ""
+    equation: str = ""
+
+    @property
+    def because(self) -> str:
+        return f"{self.equation} needs {self.name}" if self.equation else self.reason or IN_GENERAL
 
 
 @dataclass
@@ -50,9 +56,9 @@ class SavedUses:
         likely, before = self._likely(saved), self._before.get(key, 0)
         self._before[key] = before + 1
         op, argument = likely[min(before, len(likely) - 1)] if likely else (None, "")
-        name, because = operand_saved(op, argument, forward) if op is not None else ("", "")
         operator = base(saved.op)
-        return SavedAs(operator, name or called(operator, argument), because or reason(operator, argument))
+        name, equation = operand_saved(op, argument, forward) if op is not None else ("", "")
+        return SavedAs(operator, name, equation=equation) if equation else by_table(operator, argument)
 
     def _likely(self, saved: Saved) -> Sequence[tuple[Op, str]]:
         """The operator and the role of the tensor in it: the name of an argument, or the position of a result. Autograd has neither, and
@@ -85,10 +91,14 @@ def table() -> Mapping[str, Any]:
     return {name: entries[entry["like"]] if "like" in entry else entry for name, entry in entries.items()}
 
 
-def reason(operator: str, argument: str) -> str:
-    """Why the backward of ``operator`` reads that argument, or that result."""
-    reasons = table().get(operator, {})
-    return str(reasons.get(argument, reasons.get("any", IN_GENERAL)))
+def by_table(operator: str, argument: str) -> SavedAs:
+    """As what ``operator`` saves that argument, or that result."""
+    reasons, name = table().get(operator, {}), called(operator, argument)
+    match reasons.get(argument, reasons.get("any", "")):
+        case {"equation": equation}:
+            return SavedAs(operator, name, equation=equation)
+        case reason:
+            return SavedAs(operator, name, reason)
 
 
 def called(operator: str, argument: str) -> str:
@@ -101,19 +111,14 @@ def called(operator: str, argument: str) -> str:
 
 def in_words(uses: Sequence[SavedAs]) -> str:
     """Why backwards read several tensors, each by its name; empty where the table does not say. Tensors of one equation are together."""
-    stated = [use for use in dict.fromkeys(uses) if use.because != IN_GENERAL]
-    together: dict[tuple[str, str], list[str]] = {}
-    for use in stated:
-        together.setdefault((use.operator, use.because.removesuffix(f" needs {use.name}")), []).append(use.name)
-    several = len({use.operator for use in stated}) > 1
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for use in dict.fromkeys(uses):
+        if use.equation or use.reason:
+            together.setdefault((use.operator, use.reason, use.equation), []).append(use.name)
+    several = len({operator for operator, _, _ in together}) > 1
     reasons = [
-        (f"{', '.join(names)}{f' of {operator}' if several else ''}", _joined(because, names, stated))
-        for (operator, because), names in together.items()
+        (f"{', '.join(names)}{f' of {operator}' if several else ''}", reason or f"{equation} needs {' and '.join(names)}")
+        for (operator, reason, equation), names in together.items()
     ]
     one = len({names for names, _ in reasons}) == 1
     return "; ".join(because if one else f"{names}: {because}" for names, because in reasons)
-
-
-def _joined(because: str, names: Sequence[str], stated: Sequence[SavedAs]) -> str:
-    """One reason of one tensor or of several: ``… needs x and y``."""
-    return because if any(use.because == because for use in stated) else f"{because} needs {' and '.join(names)}"

@@ -19,13 +19,14 @@ from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES
-from calc.derive.reasons import COUNTS, Reasons
+from calc.derive.reasons import Reasons
 from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
 from calc.graph.step import bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.expression import Expression, Labelled, Number, OverLayers, Product, Sum, names
+from calc.symbolic.readable import readable
 
 _HOLDS = StepCheck("symbolic", "holds")
 
@@ -186,7 +187,7 @@ class StepMaker:
         return parts
 
     def _own(self, quantity: str, node: _ModuleNode) -> _Part:
-        terms = tuple(Labelled(self._product(times, g), _label(g)) for g, times in node.own)
+        terms = tuple(_labelled(self._product(times, g), g) for g, times in node.own)
         total = _add([g.each * times for g, times in node.own], self.analysis.algebra)
         rules = list(dict.fromkeys(g.rule for g, _ in node.own))
         rule = rules[0] if len(rules) == 1 else "sum over operators"
@@ -200,10 +201,10 @@ class StepMaker:
         """Groups whose number is not a multiple of their module's: they run in some layers only, or in every iteration of a loop."""
         path, operators = groups[0].module_path, _is_operator(groups[0])
         number = self._tree(self.analysis.fold(groups[0].times))
-        terms = tuple(Labelled(Product((number, *self._factors(g.factors))), _label(g)) for g in groups)
+        terms = tuple(_labelled(Product((number, *self._factors(g.factors))), g) for g in groups)
         rules = list(dict.fromkeys(g.rule for g in groups))
         total = _add([g.total for g in groups], self.analysis.algebra)
-        count, _ = COUNTS.written(number)
+        count = readable(number)
         because = f"{self._reasons.of(quantity, groups)}; {_how_often(count, len(rules), operators)}"
         why = StepReason(rules[0] if len(rules) == 1 else "sum over operators", because, tuple(rules) if operators else ())
         shown = self.make(quantity, StepPlace(path), terms[0] if len(terms) == 1 else Sum(terms), total, why)
@@ -356,7 +357,5 @@ def _how_often(count: str, rules: int, operators: bool) -> str:
     return f"there {'is one such tensor' if count == '1' else f'are {count} such tensors'} in all layers together"
 
 
-def _label(g: Group) -> str:
-    if not _is_operator(g):
-        return g.label
-    return f"{bare_name(g.rule)}: {g.label}"
+def _labelled(addend: Expression, g: Group) -> Labelled:
+    return Labelled(addend, str(g.label), bare_name(g.rule) if _is_operator(g) else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.rules.registry import Cost, Operator, rule, term
+from calc.rules.registry import Cost, Operator, Term, rule
 from calc.rules.shapes import each, optional, reducing, whole
 
 SOURCE = "a matrix multiplication of patches by the kernel; one multiply-add = 2 FLOP"
@@ -21,7 +21,7 @@ CONVENTION = "positions in the padding are counted; a group sees only its own ch
 def convolution(op: Operator) -> Cost:
     batch, _, *positions = op.shape("input") if op.value("transposed") else op.out.shape
     bias = (each("+ b", op.out.shape),) if op.has("bias") else ()
-    return Cost(matmul=(term("x ⋆ w", 2, batch, *positions, *op.shape("weight")),), elementwise=bias)
+    return Cost(matmul=(Term("x ⋆ w", (2, batch, *positions, *op.shape("weight")), is_convolution=True),), elementwise=bias)
 
 
 @rule(
@@ -37,10 +37,11 @@ def convolution_backward(op: Operator) -> Cost:
     dy = op.tensor("grad_output")
     batch, _, *positions = op.shape("input") if op.value("transposed") else dy.shape
     of_input, of_weight, of_bias = op.value("output_mask")
-    products = [name for name, requested in (("dx = dy ⋆ᵀ w", of_input), ("dw = x ⋆ dy", of_weight)) if requested]
+    requested = (("dx", "dy ⋆ᵀ w", of_input), ("dw", "x ⋆ dy", of_weight))
+    factors = (2, batch, *positions, *op.shape("weight"))
     dims = [d for d in range(len(dy.shape)) if d != 1]
     return Cost(
-        matmul=tuple(term(name, 2, batch, *positions, *op.shape("weight")) for name in products),
+        matmul=tuple(Term(f"{of} = {product}", factors, of, is_convolution=True) for of, product, needed in requested if needed),
         elementwise=(reducing("db = Σ dy", dy.shape, dims),) if of_bias else (),
         reads=whole(dy, optional(op, "weight") if of_input else None, optional(op, "input") if of_weight else None),
     )

@@ -21,10 +21,13 @@ Factor = Any  # int or polynomial
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One addend: ``name`` says what is computed; the product of ``factors`` is its FLOP count."""
+    """One addend: ``name`` says what is computed; the product of ``factors`` is its FLOP count. ``gradient`` is ``dx`` or ``dw`` where a
+    matmul computes one."""
 
     name: str
     factors: tuple[Factor, ...]
+    gradient: str = ""
+    is_convolution: bool = False
 
     @property
     def count(self) -> Factor:

@@ -48,7 +48,8 @@ class _Kind(type):
         cls = super().__new__(mcs, name, bases, {**namespace, "__slots__": slots, "__match_args__": slots})
         cls.slots = slots
         if slots:
-            cls.__init__ = _initializer(*(getattr(cls, slot).__set__ for slot in slots))  # type: ignore[misc]  # as a dataclass has
+            if "__init__" not in namespace:
+                cls.__init__ = _initializer(*(getattr(cls, slot).__set__ for slot in slots))  # type: ignore[misc]  # as a dataclass has
             cls.fields = operator.attrgetter(*slots)
         return cls
 
@@ -238,10 +239,20 @@ class OverLayers(_Node):
 
 
 class Labelled(_Node):
-    """``body`` with a label under a brace, which says where the addend comes from."""
+    """``body`` with a label under a brace, which says where the addend comes from: of one that an ``operator`` has, ``mul: a · b``."""
 
     body: Expression
     label: str
+    operator: str
+
+    def __init__(self, body: Expression, label: str, operator: str = "") -> None:
+        for name, value in (("body", body), ("label", label), ("operator", operator)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def text(self) -> str:
+        """The label as it is shown."""
+        return f"{self.operator}: {self.label}" if self.operator else self.label
 
     def value_in(self, arithmetic: Arithmetic[V]) -> V:
         return self.body.value_in(arithmetic)
@@ -284,8 +295,8 @@ def with_children(expr: Expression, new: Sequence[Expression]) -> Expression:
             return FunctionCall(function, tuple(new))
         case Negative() | Not():
             return type(expr)(new[0])
-        case Labelled(_, label):
-            return Labelled(new[0], label)
+        case Labelled(_, label, operator_):
+            return Labelled(new[0], label, operator_)
         case Quotient() | FloorQuotient() | Remainder() | Power():
             return type(expr)(*new)
         case Compare(_, relation, _):

@@ -82,7 +82,7 @@ def labelled_rows(tree: Expression, *, braces: bool = True) -> tuple[Row, ...]:
     """The terms of a sum in pieces, each with its label apart, where braces under them would not be readable or are not wanted; else
     none."""
     terms = tree.terms if isinstance(tree, Sum) else (tree,)
-    labels = [t.label if isinstance(t, Labelled) else "" for t in terms]
+    labels = [t.text if isinstance(t, Labelled) else "" for t in terms]
     if not any(labels) or (braces and 1 < len(terms) <= BRACED_TERMS and max(map(len, labels)) <= BRACED_LABEL and not _wide(terms)):
         return ()
     return tuple((tuple(_split(_unlabelled(t), first=i == 0)), label) for i, (t, label) in enumerate(zip(terms, labels, strict=True)))
@@ -100,7 +100,7 @@ def _leading(term: Expression, *, first: bool) -> Marks:
     if isinstance(term, Negative):
         return (MINUS, *_factor(term.body, tight=True))
     if isinstance(term, Labelled) and isinstance(term.body, Negative) and not first:
-        return (MINUS, _braced(_factor(term.body.body, tight=True), term.label))
+        return (MINUS, _braced(_factor(term.body.body, tight=True), term.text))
     addend = _addend(term)
     return addend if first else (PLUS, *addend)
 
@@ -143,8 +143,8 @@ def marked(tree: Expression) -> Marks:
             return (MINUS, *_factor(body, tight=True))
         case OverLayers(_, _, body):
             return (_over(tree), marks.GAP, *_factor(body, tight=True))
-        case Labelled(body, label):
-            return (_braced(marked(body), label),)
+        case Labelled(body):
+            return (_braced(marked(body), tree.text),)
     return _atom(tree)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports.lecture.claim import Topic
-from reports.lecture.lab import Lab, in_sentence
+from reports.lecture.lab import Lab, closed_form
 from reports.lecture.runs import experiment
 from reports.lecture.training import LOOSE
 from reports.lecture.verdicts import ClaimFinding, number, readings, same, true
@@ -43,10 +43,10 @@ def _(lab: Lab) -> ClaimFinding:
 
 @CRUNCHER.claim("cruncher-params", "It has D²·layers + D parameters.")
 def _(lab: Lab) -> ClaimFinding:
-    text = lab.derive("cruncher", None, **_SPEC)["parameters"].text
+    parameters = lab.derive("cruncher", None, **_SPEC)["parameters"]
     at_4 = f"{quantity(lab, 'parameters')} at D = 4 and two layers, {measured(lab, 'parameters')} in a real run"
-    because = f"derived as {in_sentence(text)}; {at_4}"
-    return same("D**2*L + D", text, because, _BY)
+    because = f"derived as {closed_form(parameters)}; {at_4}"
+    return same("D**2*L + D", parameters.text, because, _BY)
 
 
 @CRUNCHER.claim("cruncher-d2d", "It has D² + D parameters.")
@@ -103,7 +103,7 @@ def _(lab: Lab) -> ClaimFinding:
 def _(lab: Lab) -> ClaimFinding:
     total = sum(quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
     derivation = lab.derive("cruncher", None, **_SPEC)
-    texts = " + ".join(in_sentence(derivation[f"flops.{phase}.matmul"].text) for phase in ("forward", "backward"))
+    texts = " + ".join(closed_form(derivation[f"flops.{phase}.matmul"]) for phase in ("forward", "backward"))
     because = f"executed are {texts}: 2·B·D² less, for the first layer's input"
     return number(str(6 * _AT["B"] * quantity(lab, "parameters")), total, because, _BY, unit="FLOP", within=LOOSE)
 

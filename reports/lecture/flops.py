@@ -8,7 +8,7 @@ import numpy as np
 
 from calc.units import Unit
 from reports.lecture.claim import Topic
-from reports.lecture.lab import Lab, in_sentence
+from reports.lecture.lab import Lab, closed_form
 from reports.lecture.runs import experiment
 from reports.lecture.verdicts import ClaimFinding, convention, number, readings, same, true
 
@@ -48,7 +48,7 @@ def _both(lab: Lab) -> tuple[int, int]:
 @FLOPS.claim("flop-2bdk", "A product of (B, D) by (D, K) takes 2·B·D·K FLOP.")
 def _(lab: Lab) -> ClaimFinding:
     derived, counted = _both(lab)
-    because = f"{in_sentence(lab.derive('linear')['flops.forward.matmul'].text)}, each multiply-add as 2; torch's counter says {counted:,}"
+    because = f"{closed_form(lab.derive('linear')['flops.forward.matmul'])}, each multiply-add as 2; torch's counter says {counted:,}"
     return same(2 * _AT["B"] * _AT["D"] * _AT["K"], derived if derived == counted else -1, because, _BY, unit="FLOP")
 
 

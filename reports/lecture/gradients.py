@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from reports.lecture.claim import Topic
-from reports.lecture.lab import Lab, in_sentence
+from reports.lecture.lab import Lab, closed_form
 from reports.lecture.runs import experiment
 from reports.lecture.training import LOOSE, MODEL_FLOPS, per_layer, per_parameter_and_token
 from reports.lecture.verdicts import ClaimFinding, number, readings, true, yes
@@ -43,7 +43,7 @@ def _(lab: Lab) -> ClaimFinding:
     inner, first = per_layer(lab, "flops.backward.matmul"), Fraction(_first_layer(lab))
     because = (
         f"of an inner layer's input, yes ({inner} FLOP a weight and point: half for it); of the network's input, no: autograd executes "
-        f"{in_sentence(backward.text)},"
+        f"{closed_form(backward)},"
         f" {first} a weight and point in the first layer"
     )
     return readings(inner == 4, first == 4, "not of the network's input", because, "derive two-layer and cruncher: flops.backward.matmul")
@@ -141,7 +141,7 @@ def _(lab: Lab) -> ClaimFinding:
     more = lab.value("two-layer", _BACKWARD, at) - lab.value("two-layer", _BACKWARD, {**at, "K": 4})
     measured = lab.check("two-layer", {"B": 3, "D": 7, "K": 5})[_BACKWARD]
     because = (
-        f"2·B·D·K for the gradient of h1 and as many for that of w2: {in_sentence(lab.derive('two-layer')[_BACKWARD].text)} in all "
+        f"2·B·D·K for the gradient of h1 and as many for that of w2: {closed_form(lab.derive('two-layer')[_BACKWARD])} in all "
         f"({measured.verdict} in a real run)"
     )
     return number(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calc.derive.result import Derivation
+from calc.derive.result import Derivation, Quantity
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.gradients import Checked, gradients
 from calc.mathematics.gradients import check as check_gradients
@@ -16,23 +16,13 @@ from calc.pipeline.check import Report, check
 from calc.pipeline.pipeline import derive
 from calc.platform.progress import Progress
 from calc.spec import Spec
-from calc.symbolic.expression import Expression, Number
-from calc.symbolic.parser import parse
-from calc.symbolic.readable import superscript
-from calc.symbolic.writer import TextWriter
+from calc.symbolic.readable import readable
 from reports.lecture.runs import own_spec
 
 
-class _InSentence(TextWriter):
-    """With a dot between factors and raised exponents: ``2·B·D²``."""
-
-    def exponent(self, exponent: Expression) -> str:
-        return superscript(exponent.value) if isinstance(exponent, Number) else super().exponent(exponent)
-
-
-def in_sentence(text: object) -> str:
-    """An expression as the sentences of the lecture write it."""
-    return _InSentence("·").written(parse(str(text)))[0]
+def closed_form(quantity: Quantity) -> str:
+    """The closed form of a quantity as the sentences of the lecture write it."""
+    return readable(str(quantity.text))
 
 
 class Lab:

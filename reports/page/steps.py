@@ -127,7 +127,7 @@ def _without_prefix(tree: Expression, place: str) -> Expression:
 
 
 def _relative(tree: Expression, place: str, itself: str) -> Expression:
-    if not isinstance(tree, Labelled):
+    if not isinstance(tree, Labelled) or tree.operator:
         return tree
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
@@ -143,18 +143,15 @@ def by_operator(tree: Expression) -> Expression:
         group = [*alike]
         if not operator:
             terms += group
-        for some in _lines([term.label.partition(": ")[2] for term in group if operator and isinstance(term, Labelled)]):
-            terms.append(Labelled(_times(len(some), body), f"{'' if operator == last else f'{operator}: '}{', '.join(some)}"))
+        for some in _lines([term.label for term in group if operator and isinstance(term, Labelled)]):
+            terms.append(Labelled(_times(len(some), body), ", ".join(some), "" if operator == last else operator))
             last = operator
         last = operator
     return Sum(tuple(terms))
 
 
 def _operator_and_body(term: Expression) -> tuple[str, Expression]:
-    if not isinstance(term, Labelled):
-        return "", term
-    operator, colon, _ = term.label.partition(": ")
-    return operator if colon else "", term.body
+    return (term.operator, term.body) if isinstance(term, Labelled) else ("", term)
 
 
 def _lines(labels: Sequence[str]) -> Iterator[list[str]]:

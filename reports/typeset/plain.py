@@ -44,8 +44,8 @@ def plain(tree: Expression, *, labels: bool = False) -> str:
             return f"−{_factor(body, labels, tight=True)}"
         case OverLayers(index, upper, body):
             return f"Σ[{index} = 1…{plain(upper)}] {_factor(body, labels, tight=True)}"
-        case Labelled(body, label):
-            return f"{plain(body, labels=labels)} [{label}]" if labels else plain(body)
+        case Labelled(body):
+            return f"{plain(body, labels=labels)} [{tree.text}]" if labels else plain(body)
         case FunctionCall("Max" | "Min" as function, items):
             return f"{function.lower()}({', '.join(plain(i, labels=labels) for i in items)})"
     return as_text(tree, spaced=True)

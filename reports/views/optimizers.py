@@ -11,9 +11,9 @@ from calc.mathematics.updates.cost import AsWritten, UpdateCost, as_written
 from calc.mathematics.updates.run import expression
 from calc.mathematics.updates.table import RULES, WITHOUT, UpdateEquation, UpdateRule
 from calc.options import NAMED_OPTIMIZERS
-from calc.symbolic.expression import Expression, FunctionCall, Number, Piecewise
+from calc.symbolic.expression import Number, Product
 from calc.symbolic.parser import parse
-from calc.symbolic.writer import ATOM, TextWriter
+from calc.symbolic.readable import readable
 from reports.writers.terminal import Styled, Terminal, bold, dim
 
 _SIGNS = {
@@ -40,44 +40,14 @@ _SIGNS = {
     "most": "s₊",
     "sqrt": "√",
     "Abs": "abs",
-    "Max": "max",
     "eps1": "ε₁",
     "eps2": "ε₂",
-    "Min": "min",
 }
-
-
-class _EquationWriter(TextWriter):
-    """With the symbols of papers, and cases with their conditions."""
-
-    def name(self, name: str) -> str:
-        return _SIGNS.get(name, name)
-
-    def exponent(self, exponent: Expression) -> str:
-        return "²" if exponent == Number(2) else super().exponent(exponent)
-
-    def written(self, expr: Expression) -> tuple[str, int]:
-        match expr:
-            case Piecewise():
-                return f"[{_cases(expr)}]", ATOM
-            case FunctionCall("Eq", (left, right)):
-                return f"{self.written(left)[0]} = {self.written(right)[0]}", ATOM
-        return super().written(expr)
-
-
-_WRITER, _OF_CASES = (_EquationWriter("·", over, "^", "−") for over in ("/", " / "))
 
 
 def shown(text: str) -> str:
     """An equation's side as a person writes it: ``β₁·m + (1 − β₁)·g``; cases with their conditions."""
-    tree = parse(text)
-    return _cases(tree) if isinstance(tree, Piecewise) else _WRITER.written(tree)[0]
-
-
-def _cases(node: Piecewise) -> str:
-    *first, (last, _) = node.cases
-    parts = [f"{_OF_CASES.written(value)[0]} where {_OF_CASES.written(condition)[0]}" for value, condition in first]
-    return "; ".join([*parts, f"else {_OF_CASES.written(last)[0]}"])
+    return readable(text, _SIGNS)
 
 
 def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Terminal) -> None:
@@ -94,7 +64,7 @@ def show(name: str, cost: UpdateCost | None, check: UpdateCheck | None, out: Ter
         out.line(f"executed by torch's {cost.implementation} implementation in one later step, for {cost.tensor} in fp32", style="dim")
         counts = (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("state", cost.state, "bytes"))
         out.table((), [(label, bold(f"{text} {unit}")) for label, text, unit in counts])
-        out.line("; ".join(f"{operation}: {flops}" for operation, flops in cost.parts), style="dim")
+        out.line("; ".join(f"{part.operation}: {part.flops}" for part in cost.parts), style="dim")
     if check is not None:
         out.line()
         verdict = check.verdict
@@ -108,7 +78,7 @@ def _show_rule(rule: UpdateRule, out: Terminal) -> None:
     out.table((), [(bold(f"{shown(each.target)} ← {shown(each.text)}"), dim(each.about)) for each in rule.equations])
     out.line()
     values = ", ".join(f"{shown(letter)} = {value:g}" for letter, value in rule.defaults().items())
-    first = [f"{shown(x)} = {'0' if text.startswith('0*') else shown(text)}" for x, text in (*rule.state.items(), *rule.single.items())]
+    first = [f"{shown(x)} = {_at_first(text)}" for x, text in (*rule.state.items(), *rule.single.items())]
     out.line(f"θ a parameter, g its gradient, t the step from 1; {values}")
     out.line(f"state, at first: {', '.join(first)}" if first else "no state")
     if rule.of_matrix:
@@ -116,6 +86,12 @@ def _show_rule(rule: UpdateRule, out: Terminal) -> None:
     else:
         out.line(_counts(rule))
     out.line(f"source: {rule.source}", style="dim")
+
+
+def _at_first(text: str) -> str:
+    """The first value of a state: zeros of a row or a column are 0."""
+    tree = parse(text)
+    return "0" if isinstance(tree, Product) and tree.factors[0] == Number(0) else readable(tree, _SIGNS)
 
 
 def _counts(rule: UpdateRule) -> str:
@@ -193,7 +169,7 @@ def _written(cost: AsWritten) -> dict[str, Any]:
 
 def _cost(cost: UpdateCost) -> dict[str, Any]:
     head = {"implementation": cost.implementation, "tensor": cost.tensor, "format": "fp32"}
-    parts = [{"operation": operation, "flops": flops} for operation, flops in cost.parts]
+    parts = [{"operation": part.operation, "flops": part.flops} for part in cost.parts]
     return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state, "parts": parts}
 
 

@@ -17,7 +17,7 @@ def _labels(derivation: Derivation, phase: str = "backward") -> list[str]:
     """The labels of the matmuls of a pass, in order."""
     steps = [s for s in derivation.steps if s.quantity == f"flops.{phase}.matmul" and s.operators]
     terms = [t for s in steps for t in (s.before.terms if isinstance(s.before, Sum) else (s.before,))]
-    return [t.label for t in terms if isinstance(t, Labelled)]
+    return [t.text for t in terms if isinstance(t, Labelled)]
 
 
 def test_a_parameter_has_its_own_name() -> None:

@@ -168,7 +168,7 @@ class MixFirst(nn.Module):
 
 
 def _labels(derivation: Derivation, quantity: str, *names: str) -> set[str]:
-    return {addend.label for part in derivation[quantity].parts if part.part in names for addend in part.addends}
+    return {str(addend.label) for part in derivation[quantity].parts if part.part in names for addend in part.addends}
 
 
 def test_matmuls_of_attention_have_the_names_of_their_products(own: Derivation) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 import calc
 from calc import Dim
+from calc.derive.names import AddendLabel
 from calc.derive.result import QuantityTerm
 from calc.derive.rules_of_thumb import RULES, GrossErrors, compare, gross_errors, ranges
 from calc.derive.rules_of_thumb.assumptions import ComparedStep, Judgment, two_bytes
@@ -214,7 +215,7 @@ def test_the_state_of_another_optimizer_is_not_adams():
 def test_saved_tensors_of_four_bytes_are_not_of_two():
     """34·s·b·h counts 2 bytes an element: float32 takes 4, and integers, which no precision changes, do not count."""
     (of_float32, of_bfloat16) = (
-        two_bytes(ComparedStep(_deep_linear(f"{dtype} kept", "4*B*D*L"), 1, None)) for dtype in ("float32", "bfloat16")
+        two_bytes(ComparedStep(_deep_linear(dtype, "4*B*D*L"), 1, None)) for dtype in ("float32", "bfloat16")
     )
 
     assert Judgment(False, "float32 tensors are saved, 4 bytes an element") == of_float32
@@ -350,12 +351,13 @@ def test_the_module_of_a_missing_gradient_is_named_once(convolutions):
     assert 1 == judgment.because.count("at first")
 
 
-def _deep_linear(what, expr):
+def _deep_linear(dtype, expr):
     """A derivation in B, D and L whose activations are one term."""
     full = sample.derivation()
     dims = (TracedDim("B", "batch size", 2), TracedDim("D", "width", 12), TracedDim("L", "layers", 2))
     sizes = {d.name: d.value for d in dims}
-    term = QuantityTerm("layers", expr, int(evaluate_text(expr, sizes)), what)
+    label = AddendLabel("saved", dtype)
+    term = QuantityTerm("layers", expr, int(evaluate_text(expr, sizes)), str(label), ((label, expr),))
     known = full["activations.bytes"]
     quantity = type(known)(known.name, known.unit, known.meaning, expr, term.value, (term,), _evaluator=_Plain(expr, sizes))
     return sample.derivation(dims=dims, quantities={known.name: quantity})
@@ -379,8 +381,8 @@ class _Plain:
 
 def test_numbers_are_compared_with_numbers_of_one_format():
     """4·B·D·L bytes of float32 are B·D·L numbers; bytes of another format are not counted as if they were of this one."""
-    (right,) = (c for c in compare(_deep_linear("float32 kept", "4*B*D*L")) if c.rule.name == "BDL activations")
-    (wrong,) = (c for c in compare(_deep_linear("int64 kept", "8*B*D*L")) if c.rule.name == "BDL activations")
+    (right,) = (c for c in compare(_deep_linear("float32", "4*B*D*L")) if c.rule.name == "BDL activations")
+    (wrong,) = (c for c in compare(_deep_linear("int64", "8*B*D*L")) if c.rule.name == "BDL activations")
 
     assert right.value == right.exact == 2 * 12 * 2
     assert not wrong.applies

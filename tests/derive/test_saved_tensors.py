@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import calc
 from calc.derive.result import Derivation, SavedTensor
-from calc.derive.saved_for import IN_GENERAL, SavedAs, in_words, reason
+from calc.derive.saved_for import IN_GENERAL, SavedAs, by_table, in_words
 from calc.symbolic import algebra
 from calc.symbolic.expression import Labelled, walk
 from tests.derive.conftest import Derived
@@ -95,7 +95,7 @@ def test_parameters_are_not_among_them(derived: Derived) -> None:
 
 def test_what_has_no_reason_of_its_own_is_said_in_general() -> None:
     """A reason that is true of every saved tensor."""
-    assert IN_GENERAL == reason("no_such_operator", "self") == reason("mm", "no such argument")
+    assert IN_GENERAL == by_table("no_such_operator", "self").because == by_table("mm", "no such argument").because
 
 
 @pytest.mark.slow
@@ -207,7 +207,7 @@ def test_a_saved_input_of_a_matmul_has_the_gradient_of_its_own_weight(derived: D
 
 def test_what_the_table_does_not_say_is_left_out() -> None:
     """A general reason says nothing beside a particular one."""
-    uses = [SavedAs("mul", "a", "db = a ⊙ dy needs a"), SavedAs("twice", "x", IN_GENERAL)]
+    uses = [SavedAs("mul", "a", equation="db = a ⊙ dy"), SavedAs("twice", "x")]
 
     assert "db = a ⊙ dy needs a" == in_words(uses)
     assert not in_words(uses[1:])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from calc.derive.names import AddendLabel
 from calc.derive.part_names import MIX, SCORES, SOFTMAX
 from calc.derive.published.tables import PublishedCell, PublishedTable
 from calc.derive.result import Derivation
@@ -70,7 +71,7 @@ class _PartCount(ExactCount):
     def addends(self) -> Iterator[Addend]:
         largest = self._counted.largest_candidate
         if largest is not None:
-            yield from (Addend(self._counted.name, "", role, expr) for role, expr in largest.parts.items())
+            yield from (Addend(self._counted.name, "", AddendLabel(role), expr) for role, expr in largest.parts.items())
         elif not self._cell.parts and self._cell.unit is Unit.FLOP and self._counted.parts:
             yield from self._by_part()
         elif not self._cell.parts:
@@ -79,13 +80,14 @@ class _PartCount(ExactCount):
             if self._cell.has(part.part):
                 of_parameters = self._counted.name == "parameters"  # each a tensor of its own
                 for a in part.addends:
-                    yield Addend(self._counted.name, a.module_path, a.module_path if of_parameters else a.label, a.expr)
+                    yield Addend(self._counted.name, a.module_path, AddendLabel(a.module_path) if of_parameters else a.label, a.expr)
 
     def _by_part(self) -> Iterator[Addend]:
         """All FLOPs, a matmul with a weight by the part that it is in: several are labelled x Wᵀ."""
         for part in self._counted.parts:
             for a in part.addends:
-                label = a.label if part.part in _ATTENTION else f"{a.label} ({part.part})"
+                own = replace(a.label, text=f"{a.label} ({part.part})", dtype="", is_causal=False)
+                label = a.label if part.part in _ATTENTION else own
                 yield Addend(self._counted.name, a.module_path, label, a.expr)
 
     def quantities(self) -> list[tuple[int, str, str]]:

@@ -94,7 +94,7 @@ def _no_difference(step: ComparedStep, *kinds: str) -> Judgment:
 def two_bytes(step: ComparedStep) -> Judgment:
     """No floating-point tensor that is saved has more than 2 bytes an element."""
     terms = step.derivation["activations.bytes"].terms
-    formats = [label.split(" ", 1)[0] for term in terms for label, _ in term.parts or ((term.because, term.expr),)]
+    formats = [label.dtype for term in terms for label, _ in term.addends]
     if not formats or not set(formats) <= set(ITEM_SIZE):
         return Judgment(None, "the derivation does not name the formats of all saved tensors")
     wide = {name: ITEM_SIZE[name] for name in dict.fromkeys(formats) if name.startswith("float") and ITEM_SIZE[name] > 2}

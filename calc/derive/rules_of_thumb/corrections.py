@@ -6,12 +6,11 @@ monomial by monomial what the rule omits, adds or counts differently.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.derive.names import StepPlace
+from calc.derive.names import AddendLabel, StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb.common import Common
 from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NOT_COMPUTED, OTHERWISE, REUSED, Difference
@@ -29,11 +28,9 @@ from calc.units import Unit
 LISTED = 8
 NAMED = 3
 
-_CONVOLUTION = "⋆"
-_OF_ANY_TENSORS = ("x W", "dx = dy Wᵀ", "dW = xᵀ dy")  # labels of matmuls that need not have a parameter
-_TOKEN = re.compile(r"\w+")
 _IF_COMPUTED = " if it were computed"
-_MISSING = {frozenset({"dw"}): "dx", frozenset({"dx"}): "dw"}  # the gradient that is missing beside the one that is computed
+# The gradient that is missing beside the one that is computed.
+_MISSING = {frozenset({"dw"}): AddendLabel("dx"), frozenset({"dx"}): AddendLabel("dw")}
 
 Key = tuple[tuple[str, int], ...]
 
@@ -131,7 +128,7 @@ class _Bridge:
 
     def _kind_of(self, addend: Addend) -> str:
         """The key by which omitted terms are grouped: matrix multiplications by module path, tensors by description."""
-        return addend.module_path if self._exact.rule.unit is Unit.FLOP else addend.label
+        return addend.module_path if self._exact.rule.unit is Unit.FLOP else _label(addend)
 
     def _skipped(self) -> Iterator[_Correction]:
         """Gradients that autograd does not compute: the backward of a module path is then less than twice its forward.
@@ -163,18 +160,18 @@ class _Bridge:
         """The gradient that autograd does not compute at ``module_path``, as an addend of its own."""
         at_path = [a for a in self._addends if a.module_path == module_path]
         forward = next(a for a in at_path if a.quantity == "flops.forward.matmul")
-        computed = {a.label[:2].lower() for a in at_path if a.quantity.startswith("flops.backward")}
-        return replace(forward, quantity=NOT_COMPUTED, label=_MISSING.get(frozenset(computed), "the gradient") + _IF_COMPUTED)
+        computed = {a.label.gradient for a in at_path if a.quantity.startswith("flops.backward")}
+        return replace(forward, quantity=NOT_COMPUTED, label=_MISSING.get(frozenset(computed), AddendLabel("the gradient")))
 
     def _dropped(self, reason: str, parts: Sequence[tuple[Addend, Poly]], kind: str = DROPPED, why: str = "") -> _Correction:
-        labels = [a.label if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
+        labels = [_label(a) if self._exact.rule.unit is Unit.FLOP else a.module_path for a, _ in parts]
         sums: dict[str, Poly] = {}
         for label, (_, poly) in zip(labels, parts, strict=True):
             sums[label] = sums.get(label, self._zero) + poly
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
         addends = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
-        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(a.label for a in addends)))
+        module_paths, terms = tuple(dict.fromkeys(a.module_path for a in addends)), _some(list(dict.fromkeys(map(_label, addends))))
         lacking = f"the {self._exact.rule.noun} has no such term: {terms}"
         because = why or (f"the exact count is smaller by it: {terms}" if self._common.value(total) < 0 else lacking)
         return self._correction(kind, reason, self._labelled_sum(shown), total, module_paths, because + _subtracted(addends))
@@ -183,11 +180,7 @@ class _Bridge:
         """Whether the rule counts weights and the addend is a multiplication by one, or its gradient that is missing."""
         if not self._owners or self._exact.rule.unit is not Unit.FLOP:
             return False
-        if addend.quantity == NOT_COMPUTED or _CONVOLUTION in addend.label:
-            return True
-        names = {"W" if name == "weight" else name for name in self._parameters_of(addend.module_path)}
-        tokens = {token.removesuffix("ᵀ") for token in _TOKEN.findall(addend.label)}
-        return bool(tokens & {*names, *(f"d{name}" for name in names)}) or ("W" in tokens and addend.label not in _OF_ANY_TENSORS)
+        return addend.quantity == NOT_COMPUTED or addend.label.is_convolution or addend.label.of_parameter
 
     def _parameters_of(self, module_path: str) -> dict[str, Poly]:
         """The parameters of a module by name, each with its share of the rule."""
@@ -197,7 +190,7 @@ class _Bridge:
 
     def _reused(self, parts: Sequence[tuple[Addend, Poly]], times: str) -> str:
         """Why the exact count has more of a weight's multiplications than the rule."""
-        convolution = any(_CONVOLUTION in a.label for a, _ in parts)
+        convolution = any(a.label.is_convolution for a, _ in parts)
         applied = "convolution applies it at every position of its result" if convolution else "layer applies it to each row of its input"
         return f"N counts each weight once per {self._each()}; the {applied}{times}"
 
@@ -234,7 +227,7 @@ class _Bridge:
 
     def _otherwise(self, key: Key, rule: Fraction, exact: Fraction, addends: Sequence[Addend]) -> _Correction:
         module_paths = tuple(dict.fromkeys(a.module_path for a in addends))
-        terms = _some(list(dict.fromkeys(a.label for a in addends)))
+        terms = _some(list(dict.fromkeys(map(_label, addends))))
         owners = list(dict.fromkeys(module_path for module_path, share in self._shares if key in dict(self._monomials(share))))
         counted = f", for {_some(owners)}" if owners else ""
         of = readable(self._common.tree(self._monomial(key, Fraction(1))))
@@ -339,15 +332,19 @@ def _by_monomial(
 
 def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
     """Addends without those whose coefficients cancel, which have no part in a difference."""
-    net: dict[tuple[str, str], Fraction] = {}
+    net: dict[tuple[str, AddendLabel], Fraction] = {}
     for a, coefficient in addends:
         net[a.module_path, a.label] = net.get((a.module_path, a.label), Fraction(0)) + coefficient
     return [a for a, _ in addends if net[a.module_path, a.label]]
 
 
+def _label(addend: Addend) -> str:
+    return f"{addend.label}{_IF_COMPUTED if addend.quantity == NOT_COMPUTED else ''}"
+
+
 def _subtracted(addends: Sequence[Addend]) -> str:
     """That an addend which autograd does not compute is subtracted, after a semicolon; empty where there is none."""
-    missing = list(dict.fromkeys(a.label.removesuffix(_IF_COMPUTED) for a in addends if a.quantity == NOT_COMPUTED))
+    missing = list(dict.fromkeys(str(a.label) for a in addends if a.quantity == NOT_COMPUTED))
     return f"; autograd does not compute {_some(missing)}, so a term of its own subtracts it" if missing else ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.derive.names import AddendLabel
 from calc.derive.quantities import PLACEHOLDERS
 from calc.derive.result import Derivation, QuantityTerm
 from calc.derive.rules_of_thumb.rules import RuleOfThumb
@@ -22,7 +23,7 @@ class Addend:
 
     quantity: str
     module_path: str
-    label: str
+    label: AddendLabel
     expr: str
 
 
@@ -74,15 +75,11 @@ def written(rule: RuleOfThumb, derivation: Derivation, parameters: str | None = 
 
 
 def _other_formats(rule: RuleOfThumb, derivation: Derivation, name: str) -> list[str]:
-    """Dtypes of the tensors counted in bytes other than the rule's: a tensor's description begins with its dtype."""
+    """Dtypes of the tensors counted in bytes other than the rule's."""
     if not rule.format or derivation[name].unit is not Unit.BYTE:
         return []
-    formats = dict.fromkeys(quantity.split(" ", 1)[0] for term in derivation[name].terms for quantity, _ in _parts(term))
+    formats = dict.fromkeys(label.dtype for term in derivation[name].terms for label, _ in term.addends)
     return [f if f in ITEM_SIZE else "an unknown format" for f in formats if f != rule.format]
-
-
-def _parts(term: QuantityTerm) -> tuple[tuple[str, str], ...]:
-    return term.parts or ((term.because, term.expr),)
 
 
 def _parameter_bytes(derivation: Derivation) -> str:
@@ -123,10 +120,10 @@ class ExactCount:
             quantity = self._derivation[name]
             full_term = QuantityTerm(name, quantity.text or "0", quantity.value or 0, quantity.meaning)
             for term in quantity.terms or (full_term,):
-                for label, expr in _parts(term):
+                for label, expr in term.addends:
                     yield Addend(name, term.module_path, label, self._scaled(sign, expr))
         if self._parameters:
-            yield Addend(PARAMETER_BYTES, "parameters", "storages of the parameters", self._parameters)
+            yield Addend(PARAMETER_BYTES, "parameters", AddendLabel("storages of the parameters"), self._parameters)
 
     def _scaled(self, sign: int, expr: str) -> str:
         return f"({'-' if sign < 0 else ''}({expr}))/{self.size}" if self.size != 1 or sign < 0 else expr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calc.derive.result import Step
 from calc.errors import BadInputError
@@ -15,6 +16,14 @@ from calc.symbolic.tree import text
 
 # Whose step looks at a whole matrix: counted for one of r rows and c columns. The others take any shape, of n elements.
 _OF_MATRICES = ("adafactor", "muon")
+
+
+class ExecutedPart(NamedTuple):
+    """An operation of an ``operator``, and its FLOPs as an expression."""
+
+    operator: str
+    operation: str
+    flops: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,7 @@ class UpdateCost:
     flops: str
     moved: str
     state: str
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[ExecutedPart, ...]
 
 
 def executed(name: str, implementation: str = "loop") -> UpdateCost:
@@ -51,10 +60,13 @@ def executed(name: str, implementation: str = "loop") -> UpdateCost:
 _EXECUTED = ("flops.optimizer.elementwise", "flops.optimizer.matmul")
 
 
-def _parts(step: Step) -> Iterator[tuple[str, str]]:
-    """The addends of a step of the derivation, by label."""
+def _parts(step: Step) -> Iterator[ExecutedPart]:
+    """The addends of a step of the derivation."""
     for addend in step.before.terms if isinstance(step.before, Sum) else (step.before,):
-        yield (addend.label, text(addend.body)) if isinstance(addend, Labelled) else (step.rule, text(addend))
+        if isinstance(addend, Labelled):
+            yield ExecutedPart(addend.operator or addend.label, addend.text, text(addend.body))
+        else:
+            yield ExecutedPart(step.rule, step.rule, text(addend))
 
 
 def _text(text: str | None, quantity: str) -> str:

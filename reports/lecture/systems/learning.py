@@ -20,7 +20,6 @@ from calc.pipeline.verdict import FAILED, WITHIN, Verdict
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.readable import readable
-from calc.symbolic.writer import TextWriter
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
@@ -31,7 +30,6 @@ from reports.views.optimizers import shown
 
 _DRAWS = 100
 _SUBNORMAL = 2.0**-24  # fp16's smallest number, and the step between its subnormals
-_MOMENTS = TextWriter("·", " / ", " ** ")
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
@@ -90,7 +88,7 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
         if line.part.second is None or line.part.equation is None or line.low is None or line.sampled is None or line.high is None:
             continue
         quantity = f"E[x²] of {model}'s {line.part.module_path}"
-        because = plain_text(line.part.closed) if line.part.closed else _MOMENTS.written(line.part.equation)[0]
+        because = plain_text(line.part.closed) if line.part.closed else readable(line.part.equation)
         rows.append(SystemAnswer(quantity, line.part.second, "", because))
         verdict = FAILED if line.verdict == "failed" else WITHIN
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"

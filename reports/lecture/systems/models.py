@@ -9,9 +9,10 @@ import numpy as np
 import sympy as sp
 
 from calc.derive.rules_of_thumb import compare
+from calc.symbolic.readable import readable
 from reports.lecture.cruncher import all_bytes, saved_tensors
 from reports.lecture.gradients import shared_matrix_flops
-from reports.lecture.lab import Lab, in_sentence
+from reports.lecture.lab import Lab, closed_form
 from reports.lecture.runs import experiment
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_autograd, from_run, steps_of
 from reports.lecture.training import MODEL_FLOPS, per_parameter_and_token
@@ -47,7 +48,7 @@ def _two_layer(lab: Lab) -> SystemResult:
     at = {"B": 16384, "D": 32768, "K": 8192}
     forward, backward = (lab.value("two-layer", q, at) for q in (_FORWARD, _BACKWARD))
     b, d, k = at.values()
-    texts = {q: in_sentence(lab.derive("two-layer", at)[q].text) for q in (_FORWARD, _BACKWARD)}
+    texts = {q: closed_form(lab.derive("two-layer", at)[q]) for q in (_FORWARD, _BACKWARD)}
     ratios = {t: per_parameter_and_token(lab, "gpt2", {"B": 8, "T": t}, *MODEL_FLOPS) for t in (64, 1024)}
     shared = {"B": 64, "D": 16, "L": 8}
     times = Fraction(
@@ -68,7 +69,7 @@ def _two_layer(lab: Lab) -> SystemResult:
             "backward if the input needed its gradient",
             with_input,
             "FLOP",
-            f"{in_sentence(equations.backward_flops_with_inputs)}, of the derived equations",
+            f"{readable(equations.backward_flops_with_inputs)}, of the derived equations",
         ),
         SystemAnswer(
             "all over weights times points",
@@ -100,7 +101,7 @@ def _cruncher(lab: Lab) -> SystemResult:
     forward, backward = (derivation[q].at() for q in (_FORWARD, _BACKWARD))
     thumbs = [c for c in compare(derivation) if c.applies]
     rows = [
-        SystemAnswer("parameters", derivation["parameters"].at(), "elements", in_sentence(derivation["parameters"].text)),
+        SystemAnswer("parameters", derivation["parameters"].at(), "elements", closed_form(derivation["parameters"])),
         SystemAnswer("gradients", derivation["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
         SystemAnswer("AdaGrad's state", derivation["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
         SystemAnswer("saved for backward", derivation["activations.bytes"].at() // 4, "elements", "; ".join(saved_tensors(lab))),
@@ -109,13 +110,13 @@ def _cruncher(lab: Lab) -> SystemResult:
             "FLOPs of products",
             forward + backward,
             "FLOP",
-            f"{in_sentence(derivation[_FORWARD].text)} forward and {in_sentence(derivation[_BACKWARD].text)} backward",
+            f"{closed_form(derivation[_FORWARD])} forward and {closed_form(derivation[_BACKWARD])} backward",
         ),
         SystemAnswer("parameters at D = 64", lab.value("cruncher", "parameters", {**_TINY, "D": 64}, **options), "elements", "2·64² + 64"),
     ]
     for c in thumbs:
         if c.value is not None and c.exact is not None and c.value != c.exact:
-            why = "; ".join(f"{in_sentence(d.expr)}: {d.because}" for d in c.differences)
+            why = "; ".join(f"{readable(d.expr)}: {d.because}" for d in c.differences)
             rows.append(SystemAnswer(f"the lecture's {c.rule.name}", c.value, str(c.rule.unit), f"exact is {c.exact:,}: {why}"))
     names = ("parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", _FORWARD, _BACKWARD, "memory.peak")
     checks = from_run(lab.check("cruncher", _TINY, **options), *names)
@@ -162,7 +163,7 @@ def _transformer(lab: Lab) -> SystemResult:
         rows.append(SystemAnswer(f"saved with checkpointing {how}", saved, "bytes", f"{repeated:,} FLOP of the backward are recomputation"))
     for c in compare(derivation):
         if c.applies and c.value is not None and c.exact is not None and c.ratio is not None:
-            why = "; ".join(f"{in_sentence(d.expr)}: {d.because}" for d in c.differences[:3])
+            why = "; ".join(f"{readable(d.expr)}: {d.because}" for d in c.differences[:3])
             rows.append(
                 SystemAnswer(
                     f"rule of thumb {c.rule.name}",

@@ -9,9 +9,10 @@ from fractions import Fraction
 from calc.capacity.questions import ask
 from calc.derive.rules_of_thumb import RULES, compare
 from calc.hardware.accelerators import accelerator
+from calc.symbolic.readable import readable
 from calc.symbolic.search import last
 from calc.symbolic.worked import WorkedCalculation
-from reports.lecture.lab import Lab, in_sentence
+from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.sources import source
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_run, steps_of
@@ -28,7 +29,7 @@ def _training_time(lab: Lab) -> SystemResult:
     real = lab.value("llama3-70b", "parameters", _LONG)
     exact = per_token * real * answer["D"]
     (thumb,) = compare(lab.derive("llama3-70b", _LONG), [r for r in RULES if r.name == "6ND"])
-    differences = "; ".join(f"{in_sentence(d.expr)} = {d.value:,} ({d.because})" for d in thumb.differences[:4])
+    differences = "; ".join(f"{readable(d.expr)} = {d.value:,} ({d.because})" for d in thumb.differences[:4])
     rows = (
         SystemAnswer("time by 6·N·D", answer.value, "days", "70e9 parameters, 15e12 tokens, 1024 H100 at MFU 0.5"),
         SystemAnswer(
@@ -141,7 +142,7 @@ def _quantized(lab: Lab) -> SystemResult:
         ]
         calculations.append(bound.calculation)
         if form == "bf16":
-            rows.append(SystemAnswer("keys and values of 8192 tokens", inference.cache.value, "bytes", in_sentence(inference.cache.expr)))
+            rows.append(SystemAnswer("keys and values of 8192 tokens", inference.cache.value, "bytes", readable(inference.cache.expr)))
             checks += [
                 replace(
                     v,

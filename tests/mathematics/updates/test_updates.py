@@ -115,7 +115,7 @@ def test_what_is_executed_comes_from_a_trace_of_one_tensor(name: str, flops: str
     result = executed(name)
 
     assert state == result.state
-    assert to_sympy(result.flops) == sum(to_sympy(flops) for _, flops in result.parts)
+    assert to_sympy(result.flops) == sum(to_sympy(part.flops) for part in result.parts)
     assert flops in (None, result.flops)
 
 
