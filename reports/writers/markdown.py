@@ -42,6 +42,12 @@ def _rows(text: str) -> Markup:
     return Markup("\n".join(line for line in str(text).split("\n") if line.strip()))
 
 
+def _uncaptioned(text: Markup, title: str) -> Markup:
+    """The inside of a fold without the caption of its first table, where that says no more than the title."""
+    inside, caption = str(text).lstrip("\n"), f"{escape.markdown(title)}:\n"
+    return Markup(inside.removeprefix(caption))
+
+
 def _inline(formula: TypesetFormula) -> Markup:
     return Markup(f"$`{_joined(formula.pieces)}`$")
 
@@ -93,6 +99,7 @@ _MARKDOWN = Format(
         "anchor": lambda text: Markup(re.sub(r"[^A-Za-z0-9._-]", "-", text)),  # an id has no escapes: what it cannot hold is replaced
         "inline_math": _inline,
         "equations": _equations,
+        "uncaptioned": _uncaptioned,
         "prose": prose.markdown,
         "verbatim": Markup,  # a line that was made so that nothing in it can end a comment
     },

@@ -11,7 +11,7 @@ from tests.reports import pages
 
 ALLOWED_FILTERS = {
     "mathml", "mathml_row", "module_path", "oneline", "rows", "code", "html", "fenced", "address", "inline_math", "equations", "prose",
-    "columns", "label", "verbatim", "anchor", "inline", "inline_row", "digits", "cell_kinds", "file_path", "model_title",
+    "columns", "label", "verbatim", "anchor", "inline", "inline_row", "digits", "cell_kinds", "file_path", "model_title", "uncaptioned",
 }  # fmt: skip
 TEMPLATES = sorted(render.TEMPLATES.glob("*.j2"))
 
