@@ -167,13 +167,13 @@ def test_a_candidate_in_a_loop_is_explained_once(derivation: Derivation) -> None
 def test_equal_terms_of_one_operator_are_written_as_one() -> None:
     """Three results of V·d of lerp are 3·V·d with all their names; another operator begins anew, and parts of a module stay apart."""
     each = Product((Name("V"), Name("d")))
-    labels = ("mul_: a · b", "lerp_: end − x", "lerp_: w (end − x)", "lerp_: x + w (end − x)", "sqrt: √x")
-    shown = by_operator(Sum(tuple(Labelled(each, label) for label in labels)))
+    labels = (("mul_", "a · b"), ("lerp_", "end − x"), ("lerp_", "w (end − x)"), ("lerp_", "x + w (end − x)"), ("sqrt", "√x"))
+    shown = by_operator(Sum(tuple(Labelled(each, label, operator) for operator, label in labels)))
     parts = Sum((Labelled(each, "wte.weight"), Labelled(each, "wpe.weight")))
 
-    assert [(tree.text(term.body), term.label) for term in shown.terms] == [
-        ("V*d", "mul_: a · b"),
-        ("3*V*d", "lerp_: end − x, w (end − x), x + w (end − x)"),
-        ("V*d", "sqrt: √x"),
+    assert [(tree.text(term.body), term.operator, term.label) for term in shown.terms] == [
+        ("V*d", "mul_", "a · b"),
+        ("3*V*d", "lerp_", "end − x, w (end − x), x + w (end − x)"),
+        ("V*d", "sqrt", "√x"),
     ]
     assert by_operator(parts) == parts
