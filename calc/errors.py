@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Self
@@ -19,12 +20,6 @@ _SYNONYMS = {
     "training": "train", "evaluation": "eval", "inference": "infer",
 }  # fmt: skip
 _LINE = re.compile(r"\S+\.py:\d+")
-
-
-def line_in(message: str) -> str:
-    """The line of a file that a message names, ``model.py:12``, or nothing."""
-    match = _LINE.search(message)
-    return match[0] if match else ""
 
 
 class NapkinError(Exception):
@@ -140,6 +135,35 @@ class UnknownQuantityError(BadInputError):
     """A requested quantity is not in the derivation."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What failed in a trace, in parts: ``str`` is the message, ``gpt2 raised ValueError at m.py:3: …; details; advice``.
+
+    ``subject`` is the model, with the sign behind it. ``where`` is the line of the model as ``statement`` has it. ``about``: the part of
+    the statement in which the search for divisors looks for sizes, if not all of it.
+    """
+
+    statement: str
+    subject: str = ""
+    details: tuple[str, ...] = ()
+    advice: str = ""
+    where: str = ""
+    about: str = ""
+
+    def __str__(self) -> str:
+        return self.subject + "; ".join(filter(None, (self.statement, *self.details, self.advice)))
+
+    @property
+    def why(self) -> str:
+        """What failed, without the model's name and without advice."""
+        return "; ".join((self.statement, *self.details))
+
+    @property
+    def searched(self) -> str:
+        """What names the sizes that are at fault."""
+        return "; ".join((self.about or self.statement, *self.details))
+
+
 class TraceError(NapkinError):
     """The training step could not be traced with symbolic sizes.
 
@@ -147,6 +171,16 @@ class TraceError(NapkinError):
     """
 
     failures: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, message: str | Failure) -> None:
+        super().__init__(str(message))
+        self.failure = message if isinstance(message, Failure) else Failure(message)
+
+    @property
+    def line(self) -> str:
+        """``file:line`` of the model's code that failed; empty where that is not known."""
+        match = _LINE.match(self.failure.where)
+        return match[0] if match else ""
 
 
 class SizesError(TraceError):
@@ -166,7 +200,7 @@ class RoundedShareError(SizesError):
     """A rounded quotient was read as one number. It may be a trip count where it need not be rounded: where the first of one of
     ``pairs`` is a multiple of the second."""
 
-    def __init__(self, message: str, pairs: Sequence[tuple[str, str | int]]) -> None:
+    def __init__(self, message: str | Failure, pairs: Sequence[tuple[str, str | int]]) -> None:
         super().__init__(message)
         self.pairs = pairs
 
@@ -179,7 +213,7 @@ class OtherPathError(SizesError):
     """At the requested sizes the step fails, or runs other operators than in the trace. ``divides``: the guard that fails is about
     divisibility. ``compared`` are the symbols of an inequality that has the other outcome."""
 
-    def __init__(self, message: str, divides: bool, compared: Collection[str] = ()) -> None:
+    def __init__(self, message: str | Failure, divides: bool, compared: Collection[str] = ()) -> None:
         super().__init__(message)
         self.divides, self.compared = divides, frozenset(compared)
 
@@ -188,11 +222,15 @@ class ReadByTorchError(TraceError):
     """Torch's own code reads sizes of tensors as numbers, as it also does to raise an error about them."""
 
 
+def _at(message: str | Failure, where: str) -> Failure:
+    return replace(message if isinstance(message, Failure) else Failure(message), where=where)
+
+
 class NoPeakError(TraceError):
     """The peak of live bytes has no closed form in ``dimension``, a trip count: which iteration needs most depends on other sizes."""
 
-    def __init__(self, dimension: str, where: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, dimension: str, where: str, message: str | Failure) -> None:
+        super().__init__(_at(message, where))
         self.dimension = dimension
         self.where = where
 
@@ -205,9 +243,14 @@ class SpecializationError(TraceError):
     """
 
     def __init__(
-        self, dimension: str, where: str, message: str, counts: bool = False, divided: Sequence[tuple[str, str | int]] | None = None
+        self,
+        dimension: str,
+        where: str,
+        message: str | Failure,
+        counts: bool = False,
+        divided: Sequence[tuple[str, str | int]] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_at(message, where))
         self.dimension = dimension
         self.where = where
         self.counts, self.divided = counts, divided
@@ -225,7 +268,8 @@ class UnbackedSizeError(DataDependentError):
     """
 
     def __init__(self, place: str, where: str, shape: tuple[int | str, ...], ways: tuple[int | str, ...], share: Fraction) -> None:
-        super().__init__(f"a size depends on the data in a tensor at {where}: it has no closed form in the model's sizes")
+        statement = f"a size depends on the data in a tensor at {where}: it has no closed form in the model's sizes"
+        super().__init__(Failure(statement, where=where))
         self.place, self.where, self.shape, self.ways, self.share = place, where, shape, ways, share
 
 

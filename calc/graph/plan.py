@@ -81,9 +81,9 @@ class Level:
     ``later`` are specs with one more divisor that failed in the same way at other sizes."""
 
     spec: Spec
-    failure: NapkinError
+    failure: TraceError
     left: tuple[Inferred, ...]
-    later: tuple[tuple[Spec, NapkinError], ...] = ()
+    later: tuple[tuple[Spec, TraceError], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from calc.dimensions import Dim, ordered_names, smallest_fitting
 from calc.errors import (
     CertificateError,
+    Failure,
     NapkinError,
     NoPeakError,
     OtherPathError,
@@ -185,7 +186,7 @@ def attempt_of(graph: Graph) -> int:
 
 
 _BY_VALUES = (
-    "{}: what the step does depends on a value that it reads out of a tensor, or computes from sizes as a number, at {}: at other sizes"
+    "what the step does depends on a value that it reads out of a tensor, or computes from sizes as a number, at {}: at other sizes"
     " this value may differ, or have too many elements to be computed; make the branch depend on sizes, or choose other sizes"
 )
 
@@ -193,7 +194,7 @@ _BY_VALUES = (
 def by_values(spec: Spec, conditions: Sequence[Guard]) -> SizesError | None:
     """The error for a step whose path depends on tensor values, which differ at other sizes. No divisor fixes that. None if no guard is
     opaque."""
-    return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.opaque), None)
+    return next((OtherPathError(_failure(spec, _BY_VALUES.format(c.where), c.where), divides=False) for c in conditions if c.opaque), None)
 
 
 def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError | None:
@@ -202,8 +203,12 @@ def _other_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> SizesError |
     c = next((c for c in graph.guards if not c.opaque and not c.holds_at(at)), None)
     if c is None:
         return None
-    message = f"{spec.name}: no other sizes take the traced path, where {c.expr} is {c.outcome}, evaluated at {c.where}"
-    return OtherPathError(message, divides=False)
+    statement = f"no other sizes take the traced path, where {c.expr} is {c.outcome}, evaluated at {c.where}"
+    return OtherPathError(_failure(spec, statement, c.where), divides=False)
+
+
+def _failure(spec: Spec, statement: str, where: str) -> Failure:
+    return Failure(statement, f"{spec.name}: ", where=where)
 
 
 def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, certifier: Certifier) -> bool:
@@ -228,10 +233,9 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
     for name, where in reversed([*graph.trip_count_reads.items()]):
         if of_loop and name in widths:
             continue
-        message = (
-            f"{spec.name}: {name} is read as a number at {where}, and the step is not a polynomial in it: {failure}; "
-            "use the size without converting it, or fix it in the spec"
-        )
+        statement = f"{name} is read as a number at {where}, and the step is not a polynomial in it: {failure}"
+        details = ("use the size without converting it, or fix it in the spec",)
+        message = Failure(statement, f"{spec.name}: ", details, where=where)
         if name in widths and name not in spec.may_unroll:
             return _of(failure, OtherPathError(message, divides=False))
         no_peak = tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calc.dimensions import Dim, quotient
-from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, line_in
+from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError
 from calc.graph import unbacked_sizes
 from calc.graph.basis import basis_of
 from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, outcome_of
@@ -49,10 +49,10 @@ def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str
     The search descends if the step fails at another line, for another reason, or because of other dimensions than without that divisor."""
     levels = search.levels
     if search.trying is not None and isinstance(error, SizesError):
-        top, text = levels[-1], str(error)
-        if _situation(top.spec, text) != _situation(top.spec, str(top.failure)) or _settles(search.trying, top, error):
+        top = levels[-1]
+        if _situation(top.spec, error) != _situation(top.spec, top.failure) or _settles(search.trying, top, error):
             levels = (*levels, _level(search.trying, sizes, error))
-        elif text != str(top.failure):
+        elif str(error) != str(top.failure):
             levels = (*levels[:-1], replace(top, later=(*top.later, (search.trying, error))))
     while levels and search.tries < _MOST_TRIED:
         *outer, top = levels
@@ -79,12 +79,12 @@ def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
     return divides and not any(name in declared for name, _ in _divided(trying, after))
 
 
-def said_by(error: NapkinError) -> str:
+def said_by(error: TraceError) -> str:
     """What the failing operator says, without the line that runs it, which has the model's own names."""
-    return _last_sentence(error.said) if isinstance(error, SizesError) and error.said else _without_advice(str(error))
+    return _last_sentence(error.said) if isinstance(error, SizesError) and error.said else _searched(error)
 
 
-def _level(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Level:
+def _level(spec: Spec, sizes: Mapping[str, int], failure: TraceError) -> Level:
     return Level(spec, failure, tuple(itertools.islice(candidates(spec, sizes, failure), _MOST_TRIED)))
 
 
@@ -136,10 +136,10 @@ def _largest_divisors(number: int) -> list[int]:
 
 def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError | SpecializationError) -> Inferred | None:
     """``spec`` with a size declared a multiple of what the line that failed divides it by; None if there is no such size."""
-    error = str(failure)
+    reason = failure.failure.statement
     if isinstance(failure, SpecializationError):
-        return next(_multiples(spec, sizes, error, _rounded(spec, failure.divided or ())), None)
-    return next(_multiples(spec, sizes, error, _divided(spec, _without_advice(error))), None)
+        return next(_multiples(spec, sizes, reason, _rounded(spec, failure.divided or ())), None)
+    return next(_multiples(spec, sizes, reason, _divided(spec, _searched(failure))), None)
 
 
 def required(spec: Spec, graph: Graph, guards: Sequence[Guard], sizes: Mapping[str, int]) -> Inferred | None:
@@ -216,9 +216,9 @@ def _is_decided(spec: Spec, graph: Graph, guard: Guard) -> bool:
     return not any(guard.holds_at(graph.as_basis().values(basis.sizes(at))) for at in points)
 
 
-def candidates(spec: Spec, sizes: Mapping[str, int], failure: NapkinError) -> Iterator[Inferred]:
+def candidates(spec: Spec, sizes: Mapping[str, int], failure: TraceError) -> Iterator[Inferred]:
     """``spec`` with one more size declared a multiple: first those that ``failure`` divides, then others it names, then all."""
-    return _multiples(spec, sizes, str(failure), _pairs(spec, failure))
+    return _multiples(spec, sizes, failure.failure.statement, _pairs(spec, failure))
 
 
 def _multiples(spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterable[tuple[str, int | str]]) -> Iterator[Inferred]:
@@ -232,11 +232,11 @@ def _multiples(spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterabl
             yield _declared(spec, multiples, reason)
 
 
-def _pairs(spec: Spec, failure: NapkinError) -> Iterable[tuple[str, int | str]]:
+def _pairs(spec: Spec, failure: TraceError) -> Iterable[tuple[str, int | str]]:
     """Pairs of a dimension and its possible divisor."""
     if isinstance(failure, RoundedShareError):
         return _rounded(spec, failure.pairs)
-    error = _without_advice(str(failure))
+    error = _searched(failure)
     named = named_in(spec, error)
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
@@ -341,16 +341,17 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
     return name, dims.get(name, Dim(of, of, tied=True))
 
 
-def as_numbers(spec: Spec, error: str) -> Spec:
+def as_numbers(spec: Spec, error: TraceError) -> Spec:
     """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest."""
-    names = dict.fromkeys((*named_in(spec, _without_advice(error)), *spec.dims))
-    order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", error)))
+    names = dict.fromkeys((*named_in(spec, _searched(error)), *spec.dims))
+    why = error.failure.why
+    order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", why)))
     return replace(spec, may_specialize=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
 
-def _without_advice(error: str) -> str:
-    """The text of an error without its location and without Napkin's advice, which names other sizes."""
-    return _last_sentence(error.partition("; declare what")[0].partition(": ")[2])
+def _searched(error: TraceError) -> str:
+    """What an error says of sizes, without its location and without Napkin's advice, which names other sizes."""
+    return _last_sentence(error.failure.searched)
 
 
 def _last_sentence(message: str) -> str:
@@ -374,13 +375,12 @@ def _says_more(dim: Dim, part: int) -> bool:
     return declared is None or (isinstance(declared, int) and part > declared and part % declared == 0)
 
 
-def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Inferred:
-    why = error.removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; ")[0]
+def _declared(spec: Spec, multiples: Mapping[str, Dim], why: str) -> Inferred:
     dims = {name: replace(dim, because=f"inferred by tracing: without it {why}") for name, dim in multiples.items()}
     requirements = " and ".join(f"{dim.default if dim.tied else name} to be a multiple of {dim.multiple_of}" for name, dim in dims.items())
     return Inferred(replace(spec, dims={**spec.dims, **dims}), f"assuming {requirements}")
 
 
-def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:
+def _situation(spec: Spec, error: TraceError) -> tuple[str, tuple[str, ...]]:
     """The line that an error names, and its words without sizes."""
-    return line_in(error), tuple(word for word in _words(_without_advice(error)) if not word.isdigit() and not _dimension(spec, word))
+    return error.line, tuple(word for word in _words(_searched(error)) if not word.isdigit() and not _dimension(spec, word))

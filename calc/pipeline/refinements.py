@@ -17,7 +17,6 @@ from calc.errors import (
     SpecializationError,
     TraceError,
     ZeroQuotientError,
-    line_in,
 )
 from calc.graph import unbacked_sizes
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
@@ -97,11 +96,13 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
         search = DivisorSearch()
         if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
             search = divisibility.first_search(given, _requested(plan, given), error)
-    elif not search.levels:
+        first: TraceError = error
+    elif search.levels:
+        first = search.levels[0].failure
+    else:
         return None
     following = divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
-    first = search.levels[0].failure if search.levels else error
-    in_numbers = plan.of(divisibility.as_numbers(given, str(first)), "no divisor helps: sizes may be specialized")
+    in_numbers = plan.of(divisibility.as_numbers(given, first), "no divisor helps: sizes may be specialized")
     return following or replace(in_numbers, search=DivisorSearch())
 
 
@@ -155,10 +156,10 @@ def _may_be_specialized(spec: Spec, name: str) -> bool:
 # -- divisors --------------------------------------------------------------------------------------------------------------------
 
 
-def _is_own_fault(own: NapkinError | None, failure: NapkinError) -> bool:
+def _is_own_fault(own: NapkinError | None, failure: TraceError) -> bool:
     """Whether the step fails at exactly the requested sizes, with ``own``, so that no divisor helps. For an error at the same line, the
     message with symbols is clearer."""
-    if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or line_in(str(own)) != line_in(str(failure))):
+    if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or own.line != failure.line):
         return True
     return isinstance(failure, ReadByTorchError)
 
@@ -176,8 +177,7 @@ def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
 
 def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError) -> dict[str, str]:
     """Further dimensions to specialize after ``error``, each with the reason: the one it names, else the next allowed set."""
-    why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; declare what")[0]
-    why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
+    why = f"under symbolic tracing it {error.failure.why}" if isinstance(error, SizesError) and error.said else error.failure.why
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     counts = [name for name in spec.trip_counts if name not in specialized]
@@ -233,7 +233,7 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
         for after, before, refusal in steps
         if before and refusal and after.specialized.keys() > before.specialized.keys()
     ]
-    lines = [line_in(str(error)) for _, error in taken]
+    lines = [error.line if isinstance(error, TraceError) else "" for _, error in taken]
     ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
     counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
     beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _one_by_one(plan.spec, names)]

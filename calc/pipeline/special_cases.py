@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.dimensions import ordered_names
-from calc.errors import CertificateError, OtherPathError, TraceError
+from calc.errors import CertificateError, Failure, OtherPathError, TraceError
 from calc.graph import unbacked_sizes
 from calc.graph.guards import SPECIAL_CASE, Assumption, Guard
 from calc.graph.plan import Inferred, Near, Refusal, TracePlan, outcome_of, refined
@@ -257,9 +257,10 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Guard]) -> TraceErro
     """The error for ``unmet`` guards; suggests other sizes if one of them is about more than iterations."""
     of_sizes = [condition for condition in unmet if not _about_iterations(condition, graph)]
     condition = (of_sizes or unmet)[0]
-    message = (
-        f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
-        f" {condition.outcome}), evaluated at {condition.where}: choose other sizes"
+    statement = (
+        f"at these sizes the step takes another path than its closed forms ({condition.expr} is no longer {condition.outcome}),"
+        f" evaluated at {condition.where}: choose other sizes"
     )
+    message = Failure(statement, f"{spec.name}: ", where=condition.where)
     compared = ordered_names(condition.expr) if condition.compares else ()
     return by_values(spec, [condition]) or (OtherPathError(message, condition.divides, compared) if of_sizes else TraceError(message))

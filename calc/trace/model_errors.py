@@ -8,7 +8,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
+from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
 from calc.trace.source_lines import raising_line, raising_lines
@@ -50,18 +50,19 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
         first, lines = _first_words(error), raising_lines(error)
-        message = "; ".join((env.named(first), *env.remainders(lines))) if env is not None else first
-        out = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
-        new = f"; {untried()}" if untried() else ""
+        first, remainders = (env.named(first), tuple(env.remainders(lines))) if env is not None else (first, ())
+        message = "; ".join((first, *remainders))
+        advice = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
-        raised = kind(f"{spec.name} raised {type(error).__name__} at {where}: {message}{out}{new}")
+        statement, advised = f"raised {type(error).__name__} at {where}: {first}", "; ".join(filter(None, (advice, untried())))
+        raised = kind(Failure(statement, f"{spec.name} ", remainders, advised, str(where), where.then(first)))
         raised.said = message
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
 
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.
 _DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
-_MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
+_MULTIPLES = 'declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
 
 
 def _first_words(error: BaseException) -> str:

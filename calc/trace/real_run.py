@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -34,7 +35,7 @@ def attributed(spec: Spec, requested: Mapping[str, int], options: Options, error
 
     The module runs at the ``requested`` sizes, or at the check sizes of the spec. If both are too large, ``error`` is returned unchanged.
     """
-    if not str(error).startswith(f"{spec.name} raised "):
+    if not error.said:  # the module itself raised nothing
         return error
     for sizes in ({**requested}, _to_check(spec, requested)):
         if sizes is not None and _is_small(spec, sizes):
@@ -44,10 +45,11 @@ def attributed(spec: Spec, requested: Mapping[str, int], options: Options, error
 
 
 def _by_tracing(spec: Spec, sizes: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
-    message, _, declare = str(error).partition("; declare ")
-    at = sizes_text(sizes, TYPED)
-    advice = f"declare {declare}" if declare else _OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES
-    return SizesError(f"{message} (under symbolic tracing; the module itself runs at {at}); {advice}")
+    advice = error.failure.advice or (_OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES)
+    runs = f" (under symbolic tracing; the module itself runs at {sizes_text(sizes, TYPED)})"
+    *before, last = (error.failure.statement, *error.failure.details)
+    statement, *details = (*before, last + runs)
+    return SizesError(replace(error.failure, statement=statement, details=tuple(details), advice=advice))
 
 
 def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:

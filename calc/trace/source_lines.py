@@ -11,6 +11,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
+from typing import NamedTuple
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = "site-packages/"
@@ -18,17 +19,37 @@ _OURS = ("site-packages/torch/", "site-packages/sympy/", "site-packages/typing_e
 
 Elsewhere = Callable[[], str]
 
+
+class SourceLine(NamedTuple):
+    """A line of the user's code, by its ``place`` (``file:line``) and ``source``; or a description of what runs, without a place."""
+
+    place: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.source}" if self.place else self.source
+
+    def then(self, message: str) -> str:
+        """The source and what it raised."""
+        return f"{self.source}: {message}" if self.place else message
+
+
 _elsewhere: list[Elsewhere] = []
 
 
 def user_line() -> str:
     """``file:line: source`` of the user's code that is running; inside torch (in a backward, for example), a description of what runs."""
-    return _innermost(traceback.walk_stack(sys._getframe(1))) or elsewhere()
+    return str(running_line())
 
 
-def raising_line(error: BaseException) -> str:
-    """``file:line: source`` of the code that raised ``error``."""
-    return _innermost(reversed(list(traceback.walk_tb(error.__traceback__)))) or elsewhere()
+def running_line() -> SourceLine:
+    """The line of the user's code that is running."""
+    return _innermost(traceback.walk_stack(sys._getframe(1))) or SourceLine("", elsewhere())
+
+
+def raising_line(error: BaseException) -> SourceLine:
+    """The line of the code that raised ``error``."""
+    return _innermost(reversed(list(traceback.walk_tb(error.__traceback__)))) or SourceLine("", elsewhere())
 
 
 def raising_lines(error: BaseException) -> list[str]:
@@ -38,7 +59,7 @@ def raising_lines(error: BaseException) -> list[str]:
     while cause is not None:
         frames = ((frame.f_code.co_filename, line) for frame, line in reversed([*traceback.walk_tb(cause.__traceback__)]))
         file, line = next(((file, line) for file, line in frames if not is_foreign(file)), ("", 0))
-        lines += [_text(file, number) for number in (line, *_conditions_in(file).get(line, ()))]
+        lines += [str(_line(file, number)) for number in (line, *_conditions_in(file).get(line, ()))]
         cause = cause.__cause__
     return lines
 
@@ -69,21 +90,21 @@ def elsewhere() -> str:
     return _elsewhere[-1]() if _elsewhere else "torch's own code"
 
 
-def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
+def _innermost(frames: Iterable[tuple[FrameType, int]]) -> SourceLine | None:
     """The first user's line in ``frames``, innermost first."""
     for frame, line in frames:
         file = frame.f_code.co_filename
         if file.endswith("/calc/trace/step.py"):
-            return ""  # the outer frames only called us
+            return None  # the outer frames only called us
         if not is_foreign(file):
-            return _text(file, line)
-    return ""
+            return _line(file, line)
+    return None
 
 
-def _text(file: str, line: int) -> str:
-    """``file:line: source``, a longer line of source cut with an ellipsis."""
+def _line(file: str, line: int) -> SourceLine:
+    """The line of a file, a longer one cut with an ellipsis."""
     source = linecache.getline(file, line).strip().rstrip(":")
-    return f"{_short(file)}:{line}: {source[:_LONGEST]}{'…' if len(source) > _LONGEST else ''}"
+    return SourceLine(f"{_short(file)}:{line}", f"{source[:_LONGEST]}{'…' if len(source) > _LONGEST else ''}")
 
 
 _LONGEST = 80  # characters of source

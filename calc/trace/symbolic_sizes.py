@@ -20,12 +20,12 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.errors import DataDependentError, ReadByTorchError, SpecializationError
+from calc.errors import DataDependentError, Failure, ReadByTorchError, SpecializationError
 from calc.graph.step import Guard
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
 from calc.trace.size_text import guard_text, has_other_text, simplified, size_text
-from calc.trace.source_lines import user_line
+from calc.trace.source_lines import running_line, user_line
 
 # Autograd nodes that read sizes as numbers without effect on other operators or sizes. One reads the number of elements
 # to enumerate, and the recorder enumerates as many as there are symbols for; the other divides by a number of elements
@@ -47,10 +47,10 @@ _TO_PLAIN = frozenset({"__float__", "__hash__", "as_integer_ratio", "hex", "is_i
 
 def read_by_torch() -> ReadByTorchError:
     """The error for a step in which torch's C++ code reads sizes as numbers."""
-    return ReadByTorchError(
-        f"torch reads the sizes of a tensor as numbers at {user_line()}: a trace cannot see what depends on them, so no closed form"
-        " follows; write that part with other operators"
-    )
+    line = running_line()
+    unseen = "a trace cannot see what depends on them, so no closed form follows"
+    statement = f"torch reads the sizes of a tensor as numbers at {line}: {unseen}"
+    return ReadByTorchError(Failure(statement, advice="write that part with other operators", where=str(line), about=line.source))
 
 
 @contextlib.contextmanager
@@ -235,11 +235,11 @@ class SizeEnv(ShapeEnv):
     def _specialization_error(self, expr: Any) -> SpecializationError:
         names = self._names(expr)
         name = min(names - {*self.trip_counts} or names)
-        where = user_line()
+        where = running_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         self.text(expr)  # raises where it is not a function of sizes
-        said = f"the size {size_text(expr, self.names)} was read as one number at {where}"
-        return SpecializationError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
+        said = Failure(f"the size {size_text(expr, self.names)} was read as one number at {where}", about=where.source)
+        return SpecializationError(name, str(where), said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
         """(dimension, divisor) of each rounded quotient in ``expr``: where the dimension is a multiple, rounding changes nothing. Of a
@@ -326,8 +326,9 @@ class SizeEnv(ShapeEnv):
             written = size_text(self._divided(simplified(expr)), self.names)
             if isinstance(written, str) and has_other_text(written):
                 name = min(self.names[s] for s in expr.free_symbols if s in self.names)
-                where = user_line()
-                raise SpecializationError(name, where, f"the size {written}, made at {where}, has no closed form")
+                where = running_line()
+                said = Failure(f"the size {written}, made at {where}, has no closed form", about=where.source)
+                raise SpecializationError(name, str(where), said)
             self._texts[expr] = written
         return written
 

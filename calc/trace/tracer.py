@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from calc.dimensions import Dim, meaning_of, ordered_names, quotient
-from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError, line_in
+from calc.errors import Failure, NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
@@ -130,7 +130,7 @@ class Tracer:
         """A dimension that is read as a number is a trip count, unless the plan may specialize it, or it cannot be one."""
         spec, name = self.spec, self.basis.dimension(specialization.dimension)
         if any(name in names for names in spec.may_specialize) and not (specialization.counts and name in spec.may_unroll):
-            return Refusal(SpecializationError(name, specialization.where, str(specialization), divided=specialization.divided))
+            return Refusal(SpecializationError(name, specialization.where, specialization.failure, divided=specialization.divided))
         if specialization.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
             message = no_closed_form(spec, specialization, self.basis)
             return Refusal(
@@ -245,17 +245,16 @@ def _specialized(plan: TracePlan) -> list[Assumption]:
     return [Assumption(f"{', '.join(names)} throughout", f"specialized, not symbolic: {why}") for why, names in together.items()]
 
 
-def no_closed_form(spec: Spec, error: SpecializationError, basis: Basis) -> str:
-    """The message for a size that is read as a number and cannot be a trip count."""
+def no_closed_form(spec: Spec, error: SpecializationError, basis: Basis) -> Failure:
+    """The failure where a size is read as a number and cannot be a trip count."""
     shown = basis.hidden.get(error.dimension, error.dimension)
-    return (
-        f"{spec.name}: {error}, so there is no closed form in {shown}; use the size without converting it, or fix it in the spec"
-    )
+    details = ("use the size without converting it, or fix it in the spec",)
+    return Failure(f"{error}, so there is no closed form in {shown}", f"{spec.name}: ", details, where=error.where)
 
 
 def _place(error: NapkinError) -> str:
     """The line that an error names: the rest of the message depends on the hints. For an error without a line, its message."""
-    return line_in(str(error)) or str(error)
+    return (error.line if isinstance(error, TraceError) else "") or str(error)
 
 
 def _with_counts(

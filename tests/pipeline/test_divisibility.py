@@ -14,7 +14,7 @@ import calc
 from calc import Spec
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
-from calc.errors import NapkinError, SizesError
+from calc.errors import Failure, NapkinError, SizesError
 from calc.options import Options
 from calc.pipeline import divisibility
 from calc.pipeline.cache import Cache
@@ -454,8 +454,9 @@ def test_the_smallest_multiple_that_can_be_traced_is_stated() -> None:
 
 def test_advice_of_ours_names_no_multiple() -> None:
     """What a message says to declare is an example: its 8 and its 64 are no sizes of the model."""
-    said = 'split raised ValueError at m.py:3: Conv(dim): must be divisible by groups; declare what a size must be a multiple of: "d": 8'
-    wanted = next(candidates(_spec(Grouped, B=2, d=16), {"B": 2, "d": 16}, SizesError(said)))
+    advice = 'declare what a size must be a multiple of: "d": 8'
+    failure = Failure("Conv(dim): must be divisible by groups", "split ", advice=advice)
+    wanted = next(candidates(_spec(Grouped, B=2, d=16), {"B": 2, "d": 16}, SizesError(failure)))
 
     assert wanted.reason == "assuming d to be a multiple of 2"
 
@@ -463,7 +464,7 @@ def test_advice_of_ours_names_no_multiple() -> None:
 def test_unequal_heads_are_a_multiple_of_each_other_before_numbers_of_the_line() -> None:
     """8 query heads share the keys of 2: the divisor to try first is g, not the 2 of ``transpose(-2, -1)``."""
     unequal = "The size of tensor a (h) must match the size of tensor b (g) at non-singleton dimension 1"
-    said = f"split raised RuntimeError at m.py:3: s = q @ k.transpose(-2, -1): {unequal}"
+    said = f"s = q @ k.transpose(-2, -1): {unequal}"
     wanted = next(candidates(_spec(Heads, B=2, d=24, h=8, g=2), {"B": 2, "d": 24, "h": 8, "g": 2}, SizesError(said)))
 
     assert wanted.reason == "assuming h to be a multiple of g"

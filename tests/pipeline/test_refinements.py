@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from calc.dimensions import Dim
-from calc.errors import BadInputError, CertificateError, NapkinError, SizesError, SpecializationError, TraceError
+from calc.errors import BadInputError, CertificateError, Failure, NapkinError, SizesError, SpecializationError, TraceError
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined, simplified
 from calc.options import Options
 from calc.pipeline import pipeline
@@ -246,7 +246,7 @@ def test_what_failed_at_one_line_with_and_without_a_size_was_specialized_too_soo
     """Both errors name one line, so B is not at fault; the third names another."""
     plan = PLAN
     for name, line in (("B", "m.py:3"), ("d", "m.py:3"), ("L", "m.py:4")):
-        refusal = Refusal(SizesError(f"plan raised ValueError at {line}: no"))
+        refusal = Refusal(SizesError(Failure("raised ValueError: no", where=line)))
         plan = replace(plan.specializing({**plan.specialized, name: "why"}, ""), before=plan, refusal=refusal)
 
     assert specialized_too_soon(plan) == [["B"]]
@@ -277,7 +277,7 @@ def test_sizes_at_which_a_plan_failed_are_not_tried_once_more(traces: Callable[[
     model, plan = spec(lambda y, n: y, L=3), PLAN
     plan = replace(plan, spec=model)
     for name, line in (("B", "m.py:3"), ("d", "m.py:3"), ("L", "m.py:4")):
-        refusal = Refusal(SizesError(f"plan raised ValueError at {line}: no"))
+        refusal = Refusal(SizesError(Failure("raised ValueError: no", where=line)))
         plan = replace(plan.specializing({**plan.specialized, name: "why"}, ""), before=plan, refusal=refusal)
     trials: Any = Trials(traces)
 
@@ -404,11 +404,15 @@ def test_a_specialized_number_of_heads_leaves_the_width_a_symbol() -> None:
 # -- the search for divisors -------------------------------------------------------------------------------------------------------
 
 
+def _raised(where: str, message: str) -> SizesError:
+    return SizesError(Failure(f"raised ValueError at {where}: {message}", where=where, about=message))
+
+
 def _searched(*errors: NapkinError | None) -> list[str]:
     """The reasons of the plans that the search gives, as each is refused with one of ``errors``."""
     sizes, model = {"B": 2, "d": 12, "h": 3}, spec(in_heads, h=3)
     plan = replace(PLAN, spec=model, given=model)
-    search: DivisorSearch | None = first_search(model, sizes, SizesError("plan raised ValueError at m.py:3: cannot split d among h"))
+    search: DivisorSearch | None = first_search(model, sizes, _raised("m.py:3", "cannot split d among h"))
     reasons = []
     for error in errors:
         following = with_next_divisor(plan, search, sizes, error) if search else None
@@ -420,8 +424,8 @@ def _searched(*errors: NapkinError | None) -> list[str]:
 
 
 def test_the_search_goes_on_where_a_divisor_does_not_help_and_deeper_where_the_step_fails_elsewhere() -> None:
-    same = SizesError("plan raised ValueError at m.py:3: cannot split d among h")
-    elsewhere = SizesError("plan raised ValueError at m.py:9: d is odd")
+    same = _raised("m.py:3", "cannot split d among h")
+    elsewhere = _raised("m.py:9", "d is odd")
 
     assert _searched(None, same, same) == [f"assuming {what}" for what in ("d to be a multiple of h", "d to be a multiple of 2", *_THIRD)]
     assert _searched(None, elsewhere) == ["assuming d to be a multiple of h", "assuming d/h to be a multiple of 2"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from calc.errors import DataDependentError, SpecializationError, TraceError, UnbackedSizeError
+from calc.errors import DataDependentError, Failure, SpecializationError, TraceError, UnbackedSizeError
 from calc.platform.torch_private import current_node
-from calc.trace.source_lines import is_foreign, user_line
+from calc.trace.source_lines import is_foreign, running_line, user_line
 from calc.trace.values import asserts, sequence_lengths
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
 from calc.trace.values.data_dependence import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
@@ -174,9 +174,9 @@ class UnbackedSizes:
         """The error for a size that depends on the values in ``tensors``; if these depend on sizes only, the sizes are read as numbers."""
         symbols = self._constants.symbols_of(tensors)
         if symbols:
-            where = user_line()
-            message = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {kind}"
-            return SpecializationError(min(symbols), where, message)
+            where = running_line()
+            statement = f"values computed from {', '.join(sorted(symbols))} determine a size at {where}: {kind}"
+            return SpecializationError(min(symbols), str(where), Failure(statement, about=where.then(kind)))
         return DataDependentError(f"the size of a result depends on the values in a tensor at {user_line()}: {kind} has no closed form")
 
     def _next(self, place: str) -> int:
