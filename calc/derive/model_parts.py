@@ -133,7 +133,7 @@ class _Sources:
         own = frozenset((op.index,))
         if terms := self.cost(op).matmul:
             weight = self.use.copies[weights[0].storage] if weights else None
-            linear, fused = "conv" not in op.name, any(term.name.startswith("Q Kᵀ") for term in terms)
+            linear, fused = "conv" not in op.name, any(term.name in _FUSED for term in terms)
             self.matmuls[op.index] = _Matmul(op.index, op.module_path, weight, of_inputs, is_activated, linear, fused)
             return own, False
         if op.name in TABLES and weights:
