@@ -317,10 +317,10 @@ def test_a_model_of_transformers_is_exact(family: str, choice: str, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", ["block", "block/2"])
 def test_a_convolutional_network_is_exact(choice: str) -> None:
-    """Its blocks are sequences; batch norms move their means twice."""
+    """Its blocks are sequences; batch norms move their means twice. Of a causal mask, nothing is asked."""
     report = calc.check(calc.derive(load("resnet50"), cache=False, optimizer="sgd", checkpointing=choice))
 
-    assert {v.quantity for v in report.verdicts if v.verdict != EXACT} == MASKED
+    assert [] == [str(v) for v in report.verdicts if v.verdict != EXACT]
 
 
 # -- every second block ---------------------------------------------------------------------------------------------------------
