@@ -69,7 +69,7 @@ def keep(name: str, derivation: Derivation) -> None:
     kept, nor is what is bundled."""
     from calc.pipeline.precomputed import kept
 
-    if kept.is_identified(name) and bundled(name, derivation.options) is None:
+    if kept.has_place(name, derivation.options) and bundled(name, derivation.options) is None:
         from calc.pipeline.precomputed.writing import of_derivation
 
         data = of_derivation(name, derivation)

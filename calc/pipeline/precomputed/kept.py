@@ -25,9 +25,9 @@ from calc.platform.cache_entry import CacheEntry, cache_entry
 _CONFIG = files.Kind(2**23)
 
 
-def is_identified(name: str) -> bool:
-    """Whether ``name`` tells what the model is before it is loaded."""
-    return bool(_content(name))
+def has_place(name: str, options: Mapping[str, str] | None) -> bool:
+    """Whether the form of a model for these options can be kept: its name tells what it is before it is loaded, and there is a cache."""
+    return _entry(name, options) is not None
 
 
 def read(name: str, options: Mapping[str, str] | None) -> Stored | None:
