@@ -70,7 +70,7 @@ def _entry(name: str, options: Mapping[str, str] | None) -> CacheEntry | None:
         return None
     chosen = Options().to_json() if options is None else dict(options)
     code = code_here() if name.startswith("hf:") else code_of(name, chosen)
-    return cache_entry("\n".join(["form", name, content, json.dumps(chosen), *_versions(), code]), "form")
+    return cache_entry("\n".join(["form", name, content, json.dumps(chosen, sort_keys=True), *_versions(), code]), "form")
 
 
 def _content(name: str) -> str:
