@@ -11,7 +11,7 @@ from calc.errors import BadInputError
 from calc.hardware.accelerators import catalogue
 from calc.models.catalogue import CATALOGUE
 from calc.options import Options
-from calc.pipeline.precomputed import Stored, names, stored, why_not
+from calc.pipeline.precomputed import Stored, bundled, names, why_not
 from calc.platform.progress import Progress
 from reports.jobs.job import write_all
 from reports.page.build import today
@@ -64,7 +64,7 @@ def texts(progress: Progress, date: str = "") -> Mapping[str, str]:
 def _forms(name: str) -> Iterator[Stored]:
     """The stored forms of a model: of training, and of inference where there is one."""
     for options in (Options(), Options(mode="infer")):
-        form = stored(name, options.to_json())
+        form = bundled(name, options.to_json())
         if form is not None:
             yield form
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -67,7 +67,7 @@ def printed(text: str) -> Iterator[Printed]:
                 lines.append(formula)
             else:
                 lines[-1] += f" {formula}"
-        value = re.search(r"^(?:=|as in step [^\n]*:) \*\*([\d,−]+)", body, re.MULTILINE)
+        value = re.search(r"^(?:(?:=|as in step [^\n]*:) )?\*\*([\d,−]+)", body, re.MULTILINE)  # a step of nothing has no equation
         assert value is not None, heading
         why = re.search(r"^because (.*)", body, re.MULTILINE)
         badge = re.search(r"^([∎∴]) (.*?) · rule", body, re.MULTILINE)
@@ -75,7 +75,7 @@ def printed(text: str) -> Iterator[Printed]:
             number,
             title,
             tuple(re.findall(r"· rule \[[^\]]*\]\(#([^)]*)\)", body)),
-            tuple(lines),
+            (lines[0], *lines) if len(lines) == 2 else tuple(lines),  # a line that repeats the first is left out
             int(value[1].replace(",", "").replace("−", "-")),
             why[1] if why else "",
             f"{badge[1]} {badge[2]}" if badge else "",
@@ -115,9 +115,23 @@ def table_of_symbols(text: str) -> dict[str, tuple[str, str]]:
     return {next(iter(names(latex)), latex): (value, source) for latex, value, source in rows}
 
 
+def with_reasons(text: str, steps: Iterable[Printed]) -> Iterator[Printed]:
+    """The steps; one that refers to the reason, rule and check of another one has those, in the place of its own."""
+    by_number: dict[str, Printed] = {}
+    bodies = {part.partition(" ")[0]: part for part in re.split(r"^#### (?=4\.)", text, flags=re.MULTILINE)[1:]}
+    before: Printed | None = None
+    for step in steps:
+        body = bodies[step.number].split("\n#")[0]
+        named = re.search(r"^Reason, rule and check as in \[([\d.]+)\]", body, re.MULTILINE)
+        of = by_number[named[1]] if named else before if re.search(r"^Same reason, rule and check\.", body, re.MULTILINE) else None
+        before = step if of is None else replace(step, rules=of.rules, why=of.why, badge=of.badge)
+        by_number[step.number] = before
+        yield before
+
+
 def walked(page: Any) -> Walk:
     text = markdown.write(page)
-    steps = tuple(with_rows(list(printed(text)), tabled(text)))
+    steps = tuple(with_rows(list(with_reasons(text, printed(text))), tabled(text)))
     assert any(step.lines for step in steps)
     return Walk(text, table_of_symbols(text), steps)
 
@@ -167,14 +181,14 @@ def test_every_step_of_the_page_is_read(page: Any, walk: Walk) -> None:
     assert [f"4.{step.number}" for step in steps if step not in in_tables] == [step.number for step in walk.steps if step.number]
     assert [step.title.partition(":")[0] for step in in_tables] == [step.title.partition(":")[0] for step in walk.steps if not step.number]
     assert len(steps) > 8
-    assert all(len(step.lines) == 3 or re.search(r"as in step", walk.text) for step in walk.steps if step.number)
+    assert all(len(step.lines) == 3 or step.value == 0 or re.search(r"as in step", walk.text) for step in walk.steps if step.number)
 
 
 def test_every_step_applies_one_rule_that_is_there(page: Any, walk: Walk) -> None:
     """One link to a rule in each that has lines, to a row of the table of rules; each is one of the registry or of the ways to add up."""
     rows = set(re.findall(r'\| <a id="(rule-[^"]+)"></a>', walk.text))
     for step in (step for step in walk.steps if step.number):
-        assert len(step.rules) == (1 if step.lines else 0), step.number
+        assert len(step.rules) == (1 if step.lines or step.value == 0 else 0), step.number
         assert set(step.rules) <= rows
     known = {*STEP_RULES, *REGISTRY.rules, *REGISTRY.frees}
     assert {row.name for row in page.rules} <= known

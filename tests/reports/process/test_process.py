@@ -220,7 +220,7 @@ def test_a_cache_entry_that_is_no_file_is_as_good_as_none(tmp_path: Path, monkey
     """A pipe would be waited for, a device never ends, and neither is written to."""
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
     cache = Cache(load("linear"), Options(), True)
-    entry = cache._path
+    entry = cache._entry and cache._entry.path
     assert entry is not None
     for make in (lambda: os.mkfifo(entry), lambda: entry.symlink_to("/dev/zero"), entry.mkdir):
         make()

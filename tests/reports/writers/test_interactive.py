@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from calc.derive.quantities import absent
+from calc.derive.quantities import applies
 from calc.errors import DimensionError
 from calc.hardware.accelerators import catalogue
 from calc.pipeline.precomputed import Stored
@@ -63,7 +63,7 @@ def by_python(form: Stored, given: Mapping[str, int]) -> Any:
         return "invalid"
     if form.failed_guards(sizes):
         return "new trace"
-    names = [name for name in form.quantities if not absent(name, form.options)]
+    names = [name for name, q in form.quantities.items() if applies(name, q.unknown, form.options)]
     derived = {name: form.derived(name, sizes) for name in names}
     values = {name: None if q.value is None else f"{q.value:d}" for name, q in derived.items()}
     peaks = {name: [str(q.candidates[0].at), len(q.candidates)] for name, q in derived.items() if q.candidates}

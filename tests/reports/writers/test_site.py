@@ -90,7 +90,7 @@ def test_a_page_by_another_name_is_refused(of_gpt2: dict[str, str], tmp_path: Pa
 
 def test_stored_forms_that_are_not_valid_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the reason, and without a page."""
-    monkeypatch.setattr(precomputed, "why_not", lambda *_: "made by another torch")
+    monkeypatch.setattr(index, "why_not", lambda *_: "made by another torch")
     monkeypatch.setattr(site, "why_not", lambda *_: "made by another torch")
 
     with pytest.raises(BadInputError, match=r"^there is no page to write: made by another torch$"):
