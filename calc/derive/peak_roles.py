@@ -71,8 +71,8 @@ class _Activations:
     trace: StepTrace
 
     def compared(self, parts: Mapping[str, Poly], live: Mapping[int, int]) -> str:
-        """How the activations relate to ``activations.bytes``, where they are as many bytes, or those and one storage more; empty elsewhere,
-        and where several storages stand for freed ones."""
+        """How the activations relate to ``activations.bytes``, where they are as many bytes, or one storage more; empty elsewhere, and
+        where several storages stand for freed ones."""
         if self._expected is None:
             return ""
         now = self._origins(live)

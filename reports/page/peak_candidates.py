@@ -36,7 +36,7 @@ class PeakCandidateView:
             if (self.step.quantity, self.base.step.quantity) == ("memory.peak.first_step", "memory.peak"):
                 return "the first step has the same storages live here as the second"
             return f"as many bytes of each role are live as at {subscripted(self.base.name.name)}"
-        return "between the two candidates, live bytes change by what is allocated less what is freed"
+        return "the two candidates differ by what is live at only one of them"
 
 
 class PeakCandidates:

@@ -94,7 +94,9 @@ def test_the_bias_of_a_matmul_is_the_reason_of_its_additions_alone(derived: Deri
     mlp = derived("mlp", "sgd")
 
     assert because(mlp, "flops.forward.elementwise", "0").endswith(": the bias is one addition per result element")
-    assert because(mlp, "flops.forward.matmul", "0").endswith(": matrix multiplication, a multiply-add for each result element and inner index; one multiply-add = 2 FLOP")
+    assert because(mlp, "flops.forward.matmul", "0").endswith(
+        ": matrix multiplication, a multiply-add for each result element and inner index; one multiply-add = 2 FLOP"
+    )
 
 
 def test_a_table_counts_whole_among_active_parameters_by_convention(derived: Derived) -> None:
@@ -158,7 +160,9 @@ def test_what_is_live_in_place_of_a_freed_tensor_of_its_size_is_named(derived: D
     """The mean squared error is reduced in the buffer of its B·K elements, which is live when the prediction is freed."""
     reason = because(derived("two-layer"), "memory.peak", "backward, after mm at (model)")
 
-    assert reason.endswith("; 4·B·K of these bytes are freed already, and as many are of the output of mse_loss at (loss), a scalar that keeps its buffer")
+    assert reason.endswith(
+        "; 4·B·K of these bytes are freed already, and as many are of the output of mse_loss at (loss), a scalar that keeps its buffer"
+    )
 
 
 def test_one_tensor_beside_all_saved_ones_is_named(derived: Derived) -> None:
