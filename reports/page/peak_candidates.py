@@ -195,4 +195,4 @@ def called(instant: Instant) -> str:
     """An instant by its operator: ``mm at lm_head``."""
     if not instant.operator:
         return "no operator has run"
-    return f"{bare_name(instant.operator).strip('_')} at {instant.module_path}"
+    return f"{bare_name(instant.operator)} at {instant.module_path}"

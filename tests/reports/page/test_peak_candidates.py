@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ import calc
 from calc.derive.names import StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
 from calc.derive.rules_of_thumb import compare
+from calc.pipeline import pipeline
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
@@ -167,6 +169,14 @@ def test_a_difference_of_a_rule_of_thumb_counts_the_modules_that_it_does_not_nam
     assert rows
     assert all(len(row.module_paths) == 3 for row in rows)
     assert f"` and {rows[0].more} more | " in markdown.write(page)
+
+
+def test_an_operator_has_one_name_on_a_page(derivation: Derivation) -> None:
+    """That of torch, with its underscore, for a peak candidate, a saved or live tensor and an instant."""
+    text = markdown.write(build(PageContent(derivation, timeline=pipeline.timeline(derivation))))
+
+    assert r"\_log_softmax at (loss)" in text
+    assert not re.search(r"(?<![\w\\])log_softmax", text)
 
 
 def test_letters_of_rules_that_are_also_sizes_are_told_apart(derivation: Derivation) -> None:
