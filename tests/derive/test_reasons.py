@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import calc
+from calc.derive.names import AddendLabel
 from calc.derive.optimizer_state import update
+from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation
 from calc.mathematics.updates.table import RULES
 from calc.options import NAMED_OPTIMIZERS
@@ -179,3 +182,16 @@ def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activation
     assert len(steps) == 20
     assert [s.title for s in steps if "activations.bytes" in s.because] == ["backward, after _log_softmax_backward_data at (loss)"]
     assert all("; temporary: outputs of " in s.because for s in steps)
+
+
+def test_a_label_has_the_mask_in_parentheses() -> None:
+    """A comma would make it one more addend of a list: Q Kᵀ (causal), P V (causal)."""
+    assert str(AddendLabel("Q Kᵀ", is_causal=True)) == "Q Kᵀ (causal)"
+
+
+def test_a_total_of_one_part_says_why_it_is_the_whole() -> None:
+    """In inference mode the step is the forward alone."""
+    total = QUANTITIES["flops.step.total"]
+
+    assert total.because == "every operation is counted in exactly one of them, so they add"
+    assert replace(total, parts=total.parts[:1]).because == "of its parts, only this one runs in this step"
