@@ -48,7 +48,7 @@ _OWN = ""
 _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
 # Addends of fused attention.
 _FUSED = {
-    "Q Kᵀ": SCORES, "Q Kᵀ, recomputed": SCORES, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES,
+    "Q Kᵀ": SCORES, "recomputed Q Kᵀ": SCORES, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES,
     "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX,
 }  # fmt: skip
 # What a matmul of unfused attention computes, by its part and its name as any matmul. Q is the left operand of the scores.

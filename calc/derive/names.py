@@ -25,7 +25,7 @@ class AddendLabel:
     of_parameter: bool = False
 
     def __str__(self) -> str:
-        return f"{f'{self.dtype} ' if self.dtype else ''}{self.text}{', causal' if self.is_causal else ''}"
+        return f"{f'{self.dtype} ' if self.dtype else ''}{self.text}{' (causal)' if self.is_causal else ''}"
 
 
 @dataclass(frozen=True, slots=True)

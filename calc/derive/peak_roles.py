@@ -10,7 +10,7 @@ from functools import cached_property
 from calc.derive.analysis import Analysis
 from calc.derive.peak import PeakCandidate
 from calc.errors import listed
-from calc.graph.step import StepTrace, bare_name
+from calc.graph.step import Op, Size, StepTrace, bare_name
 from calc.symbolic.algebra import Poly
 from calc.symbolic.readable import readable
 
@@ -71,17 +71,18 @@ class _Activations:
     trace: StepTrace
 
     def compared(self, parts: Mapping[str, Poly], live: Mapping[int, int]) -> str:
-        """How the activations relate to ``activations.bytes``, where they are as many bytes; empty elsewhere, and where several storages
-        stand for freed ones."""
-        if self._expected is None or parts.get("activation", 0) != self._expected:
+        """How the activations relate to ``activations.bytes``, where they are as many bytes, or one storage more; empty elsewhere, and
+        where several storages stand for freed ones."""
+        if self._expected is None:
             return ""
         now = self._origins(live)
         freed, remaining = self._saved - now, now - self._saved
-        if remaining.total() > 1:
+        more = parts.get("activation", self.analysis.algebra.constant(0)) - self._expected
+        if remaining.total() > 1 or more != (0 if freed else self._bytes(remaining)):
             return ""
         inputs = f"activations.bytes without the {self._written(self._inputs)} bytes of model inputs, which count as input"
         whole = f"activation: {inputs if self._inputs != 0 else 'all of activations.bytes'}"
-        return "".join((whole, *(self._in_place_of(freed, origin) for origin in remaining)))
+        return "".join((whole, *(self._beside(freed, origin) for origin in remaining)))
 
     @cached_property
     def _inputs(self) -> Poly:
@@ -102,17 +103,32 @@ class _Activations:
 
     def _origins(self, made: Mapping[int, int]) -> Counter[_Origin]:
         """The activations by what allocated them. The storages of a second step are others than those saved in the first."""
-        ops, algebra = self.trace.ops, self.analysis.algebra
+        ops = self.trace.ops
         mine = ((ops[made[s]], self.trace.storages[s].nbytes) for s in _of_role(self.trace, made, "activation") if 0 <= made[s] < len(ops))
-        return Counter((bare_name(op.name), op.module_path, algebra.text(algebra.parse(nbytes))) for op, nbytes in mine)
+        return Counter(self._origin(op, nbytes) for op, nbytes in mine)
 
-    def _in_place_of(self, freed: Counter[_Origin], origin: _Origin) -> str:
-        """What is live in place of saved tensors that are freed already: by chance as many bytes."""
-        operator, path, _ = origin
+    def _origin(self, op: Op, nbytes: Size) -> _Origin:
         algebra = self.analysis.algebra
-        gone = sum((algebra.parse(nbytes) for _, _, nbytes in freed.elements()), start=algebra.constant(0))
-        where = self.analysis.module_paths.general(path)
-        return f"; {self._written(gone)} of these bytes are freed already, and as many are of the output of {operator} at {where}"
+        return bare_name(op.name), op.module_path, algebra.text(algebra.parse(nbytes))
+
+    def _beside(self, freed: Counter[_Origin], origin: _Origin) -> str:
+        """What is live that is not saved: beside all saved tensors, or in place of freed ones, by chance as many bytes."""
+        operator, path, nbytes = origin
+        output = f"the output of {operator} at {self.analysis.module_paths.general(path)}"
+        keeps = ", a scalar that keeps its buffer" if origin in self._scalars and not nbytes.isdigit() else ""
+        if not freed:
+            return f"; beside them {readable(nbytes)} bytes of {output}{keeps}"
+        return f"; {self._written(self._bytes(freed))} of these bytes are freed already, and as many are of {output}{keeps}"
+
+    def _bytes(self, origins: Counter[_Origin]) -> Poly:
+        algebra = self.analysis.algebra
+        return sum((algebra.parse(nbytes) for _, _, nbytes in origins.elements()), start=algebra.constant(0))
+
+    @cached_property
+    def _scalars(self) -> set[_Origin]:
+        """Outputs without axes, some of them in the buffer of the terms that a kernel adds."""
+        first = ((op, op.outputs[0]) for op in self.trace.ops if op.outputs and not op.outputs[0].shape)
+        return {self._origin(op, self.trace.storages[tensor.storage].nbytes) for op, tensor in first}
 
     def _written(self, poly: Poly) -> str:
         return readable(self.analysis.fold.text(poly))

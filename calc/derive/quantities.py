@@ -24,7 +24,9 @@ class Definition:
     @property
     def because(self) -> str:
         """Why it is the sum of its parts."""
-        return "every operation is counted in exactly one of them, so they add" if len(self.parts) > 1 else self.meaning
+        if len(self.parts) > 1:
+            return "every operation is counted in exactly one of them, so they add"
+        return "of its parts, only this one runs in this step"
 
 
 QUANTITIES: dict[str, Definition] = {

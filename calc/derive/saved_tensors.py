@@ -181,7 +181,7 @@ def made_by(op: Op, place: int, general: Callable[[str], str]) -> TensorName:
     """A name of a tensor by its operator: which result, and at which module path."""
     names = table().get(base(op.name), {}).get("names", ())
     result = names[place] if place < len(names) and len(op.outputs) > 1 else ""
-    return TensorName(result, operator=base(op.name).strip("_"), module_path=general(op.module_path))
+    return TensorName(result, operator=base(op.name), module_path=general(op.module_path))
 
 
 def _plain(name: str) -> str:

@@ -296,7 +296,8 @@ _POINTS, _MOST_DRAWN = 5, 1000
 _BY_ROLE = "live storages by role"
 _DOMINANCE = (
     "memory peaks at one of these candidates: at every other operator, live bytes are at most those of some candidate, or a mean of"
-    " several; with each size x written as 1 + y, the difference has no negative coefficient, so it is at least 0 for all sizes from 1 on"
+    " several; these less the operator's, with each size x written as 1 + y, have no negative coefficient, so they are at least 0 for all"
+    " sizes from 1 on"
 )
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +355,7 @@ def _how_often(count: str, rules: int, operators: bool) -> str:
     """How often operators of so many rules run, or how many tensors there are, as a reason says it."""
     if operators:
         return f"{'it runs' if rules == 1 else 'each runs'} {'once' if count == '1' else f'{count} times'}"
-    return f"there {'is one such tensor' if count == '1' else f'are {count} such tensors'} in all layers together"
+    return f"there {'is one such tensor' if count == '1' else f'are {count} such tensors'} in all"
 
 
 def _labelled(addend: Expression, g: Group) -> Labelled:

@@ -66,7 +66,7 @@ def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
-    scores_product = term("Q Kᵀ, recomputed", 2, *scores, width)
+    scores_product = term("recomputed Q Kᵀ", 2, *scores, width)
     return Cost(
         matmul=(
             scores_product,

@@ -70,7 +70,7 @@ free(
     "aten.new_zeros.default",
     "aten.new_ones.default",
     "aten.new_full.default",
-    statement="y = constants or random numbers, in the shape of x or another",
+    statement="y = constants or random numbers of a given shape, by default that of x",
     source=WRITES,
     convention="x is not read",
     shapes="x (*) → y (*).",

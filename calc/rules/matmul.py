@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import each, given_number
 
-PRODUCT = "matrix multiplication; one multiply-add = 2 FLOP"
+PRODUCT = "matrix multiplication, a multiply-add for each result element and inner index; one multiply-add = 2 FLOP"
 BIAS = "the bias is one addition per result element"
 
 

@@ -52,7 +52,7 @@ def figure(rooflines: RooflinePair) -> Figure:
         keys=tuple(_keys(rooflines)),
         columns=(("Module path", "text"), *((head, "number") for head in _HEADS), ("Bound by", "text")),
         rows=tuple(_rows(modules, lettered, rooflines)),
-        folded=f"{several(len(modules), 'module')}, eager, slowest first",
+        folded=f"{several(len(modules), 'module')}, eager, slowest first{'; a letter names a dot of the drawing' if lettered else ''}",
     )
 
 

@@ -9,6 +9,7 @@ from calc.derive.rules_of_thumb import RuleComparison
 from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
+from reports.typeset.wording import several
 
 ANCHOR, TITLE = "figure-thumbs", "Errors of rules of thumb"
 NEAR = Fraction(5, 100)
@@ -44,8 +45,9 @@ def _finding(errors: dict[str, Fraction], cancelling: set[str], scale: Fraction)
     near = [f"{name} (by cancellation)" if name in cancelling else name for name, off in errors.items() if abs(off) <= NEAR]
     names = f": {', '.join(near)}" if near else ""
     farthest = max(errors, key=lambda name: abs(errors[name]))
-    text = f"{numbers.integer(len(near))} of {numbers.integer(len(errors))} rules {'is' if len(near) == 1 else 'are'} within"
-    text += f" {numbers.percent(NEAR)}{names}. The largest error is that of {farthest}: {_off(errors[farthest])}."
+    of, verb = several(len(errors), "rule"), "is" if len(near) == 1 or len(errors) == 1 else "are"
+    text = f"{numbers.integer(len(near))} of {of} {verb} within {numbers.percent(NEAR)}{names}."
+    text += f" The largest error is that of {farthest}: {_off(errors[farthest])}."
     beyond = [name for name, off in errors.items() if abs(off) > scale]
     if beyond:
         text += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'exceeds' if len(beyond) == 1 else 'exceed'} it."

@@ -380,9 +380,7 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
         if derivation[name].text is None and applies(name, derivation[name].unknown, derivation.options):
             is_unknown = derivation[name].value is None
             yield f"{name} is unknown: {derivation[name].unknown}." if is_unknown else f"{name}: {derivation[name].reason}."
-    for v in verdicts.values():
-        if v.verdict == "not measured" and v.derived is not None:
-            yield f"{v.quantity} is derived but not measured ({v.because or 'no instrument'})."
+    yield from check_rows.unmeasured(verdicts.values())
     yield from NOT_COVERED
 
 

@@ -98,13 +98,20 @@ def chapter(
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the Markdown report, or on a terminal with --explain {quantity.name}",
             "terms": several(len(quantity.terms), "term") + (", equal ones in one row" if len(rows) < len(quantity.terms) else ""),
-            "table": f"{quantity.name} by module path" + (f": {shared_reason}" if shared_reason else ""),
+            "table": _table_title(quantity, derivation, shared_reason),
             "candidates": several(len(quantity.candidates), "peak candidate"),
             "leading": f"The largest of {several(len(quantity.candidates), 'peak candidate')}; the Markdown report has all",
             "closing": "The maximum",
             "others": f"Steps of the other {several(len(quantity.candidates) - 1, 'peak candidate')}",
+            "untabled": "Steps of the other peak candidates that the table does not write from another one",
         },
     )
+
+
+def _table_title(quantity: Quantity, derivation: Derivation, shared_reason: str) -> str:
+    """The caption of the terms: those of a total are quantities themselves. What all terms are is in parentheses."""
+    by = "quantity" if any(term.module_path in derivation for term in quantity.terms) else "module path"
+    return f"{quantity.name} by {by}" + (f" ({shared_reason})" if shared_reason else "")
 
 
 def without_steps(full: Chapter) -> Chapter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class CheckTally:
     counts: tuple[tuple[str, str], ...]
     tone: str
     sizes: str
+    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,15 @@ def tally(checks: Any, unchecked: str) -> CheckTally:
         (numbers.integer(count["failed"]), "failed"),
         (numbers.integer(count["not measured"]), "not measured"),
     )
-    return CheckTally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
+    tone = "bad" if count["failed"] else "good"
+    return CheckTally(True, checks.because, counts, tone, sizes_text(checks.sizes), tuple(unmeasured(checks.verdicts)))
+
+
+def unmeasured(verdicts: Iterable[Any]) -> Iterator[str]:
+    """Each quantity that is derived but not measured, with the reason."""
+    for verdict in verdicts:
+        if verdict.verdict == "not measured" and verdict.derived is not None:
+            yield f"{verdict.quantity} is derived but not measured ({verdict.because or 'no instrument'})."
 
 
 def notes(verdicts: Sequence[Any]) -> list[str]:

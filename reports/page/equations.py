@@ -18,7 +18,7 @@ from calc.options import TRAIN
 from reports.page.gradients import FORWARD, NO_NOTATION, PARAMETER, EquationEntry, EquationGroup, Notation, entries, groups, together
 from reports.page.parts import several
 from reports.page.static_sizes import NO_STATIC_SIZES, StaticSizeTable
-from reports.typeset.letters import flops_text
+from reports.typeset.letters import flops_text, shape_text
 from reports.typeset.numbers import NBSP
 
 
@@ -204,6 +204,9 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
     if fixed := derived.program.fixed:
         listed = " and ".join(f"{name}{NBSP}={NBSP}{value}" for name, value in fixed.items())
         yield f"{listed} in these equations only" + ("." if numbers.rows else "; all other sizes are symbols.")
+    leaves = [node for node in derived.equations.nodes if isinstance(node.op, ir.Leaf) and node.op.role == "input"]
+    if inputs := [f"{derived.names.of[n.index]} {shape_text(n.shape, derived.program)}" for n in leaves if n.index in derived.names.of]:
+        yield f"Inputs: {', '.join(inputs)}."
     if mode != TRAIN:
         return
     not_computed = _inputs(derived)

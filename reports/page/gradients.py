@@ -17,20 +17,26 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """What the notation of equations means, and the ``indices`` that are not the initial of their size, each with that size."""
+    """What the notation of equations means, and the ``indices`` that are not the initial of their size, each with a size that it is of.
+    ``has_others``: whether there are indices that are of no one size."""
 
     legend: tuple[str, ...] = ()
     indices: tuple[tuple[str, str], ...] = ()
+    has_others: bool = False
 
     @property
     def sentence(self) -> str:
         """Everything as one sentence; empty where nothing needs it."""
-        indices = ", ".join(f"{letter} {'of' if i else 'is an index of'} {size}" for i, (letter, size) in enumerate(self.indices))
-        parts = [*([indices] if indices else []), *self.legend]
+        sizes: dict[str, list[str]] = {}
+        for letter, size in self.indices:
+            sizes.setdefault(letter, []).append(size)
+        indices = [f"{letter} {'of' if i else 'is an index of'} {' or '.join(of)}" for i, (letter, of) in enumerate(sizes.items())]
+        parts = [*([", ".join(indices)] if indices else []), *([OTHER_INDICES] if self.has_others else []), *self.legend]
         return f"In these equations: {'; '.join(parts)}." if parts else ""
 
 
 NO_NOTATION = Notation()
+OTHER_INDICES = "every other index is of the axis in whose place it stands"
 
 
 def together(notations: Iterable[Notation]) -> Notation:
@@ -38,7 +44,7 @@ def together(notations: Iterable[Notation]) -> Notation:
     every = list(notations)
     legend = dict.fromkeys(words for notation in every for words in notation.legend)
     indices = dict.fromkeys(index for notation in every for index in notation.indices)
-    return Notation(tuple(legend), tuple(indices))
+    return Notation(tuple(legend), tuple(indices), any(notation.has_others for notation in every))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ def _forward(derived: Derived, gradients: Sequence[int], matrix: bool, latex: bo
 
 
 def _notation(writer: Writer) -> Notation:
-    return Notation(writer.legend, writer.indices)
+    return Notation(writer.legend, writer.indices, writer.has_other_indices)
 
 
 class _Places:

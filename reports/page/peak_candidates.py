@@ -36,7 +36,7 @@ class PeakCandidateView:
             if (self.step.quantity, self.base.step.quantity) == ("memory.peak.first_step", "memory.peak"):
                 return "the first step has the same storages live here as the second"
             return f"as many bytes of each role are live as at {subscripted(self.base.name.name)}"
-        return "between the two candidates, live bytes change by what is allocated less what is freed"
+        return "the two candidates differ by what is live at only one of them"
 
 
 class PeakCandidates:
@@ -195,4 +195,4 @@ def called(instant: Instant) -> str:
     """An instant by its operator: ``mm at lm_head``."""
     if not instant.operator:
         return "no operator has run"
-    return f"{bare_name(instant.operator).strip('_')} at {instant.module_path}"
+    return f"{bare_name(instant.operator)} at {instant.module_path}"

@@ -10,6 +10,7 @@ from typing import Any
 from calc.derive import sensitivity
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import GrossErrors, JudgedAssumption, RuleComparison, ValidRanges
+from calc.derive.rules_of_thumb.corrections import NAMED
 from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
 from reports.page.model import PageLink, StepView, TypesetFormula
@@ -39,10 +40,13 @@ class CrossoverView:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
+    """``more``: how many module paths there are beside those named."""
+
     formula: TypesetFormula
     value: str
     kind: str
     module_paths: tuple[str, ...]
+    more: int
     because: str
 
 
@@ -227,7 +231,8 @@ def _difference(difference: Any) -> DifferenceRow:
         formula(expressions.parse(difference.expr)),
         numbers.signed(difference.value),
         difference.kind,
-        difference.module_paths,
+        difference.module_paths[:NAMED],
+        max(len(difference.module_paths) - NAMED, 0),
         difference.because,
     )
 

@@ -14,7 +14,7 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.reverse import GradientShare
 from calc.mathematics.autodiff.sizes import folded, in_dimensions
-from reports.typeset.letters import Letters, contraction_flops_text, flops_text
+from reports.typeset.letters import Letters, contraction_flops_text, flops_text, shape_text
 from reports.typeset.matmuls import MatrixProduct, matrix_product
 from reports.typeset.padding import bounds
 from reports.typeset.scalars import Latex, Style, Text, raised
@@ -23,7 +23,7 @@ _CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
 OUTSIDE = "an element outside its tensor is 0"
 MERGED = "(a b) is one index over axes a and b, row-major"
-CONCATENATED = "[x; y] is x and y concatenated along the axis in whose index they differ"
+CONCATENATED = "[x; y] is x followed by y along the axis that has another index on the left"
 INDICATOR = "[a = b] is 1 where a = b, else 0"
 RUNNING = "Σ_a≤b is a running sum: over all a up to b"
 TIES = "where several elements of a max-pool's window are the maximum, they share the gradient here; torch gives it to the first"
@@ -111,8 +111,17 @@ class Writer:
     @property
     def indices(self) -> tuple[tuple[str, str], ...]:
         """Each index that is not the initial of its size, and that size."""
-        letters = self._page.letters if self._page.needs_indices or not self._matrix else self._page.batch
-        return tuple((letter, size) for letter, size in self._letters.sizes.items() if letter in letters)
+        shown = self._shown
+        return tuple((letter, size) for letter, sizes in self._letters.sizes.items() if letter in shown for size in sizes)
+
+    @property
+    def has_other_indices(self) -> bool:
+        """Whether the equation has an index that is of no one size."""
+        return bool(self._shown - self._letters.sizes.keys() - {"0"})
+
+    @property
+    def _shown(self) -> set[str]:
+        return self._page.letters if self._page.needs_indices or not self._matrix else self._page.batch
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -187,8 +196,7 @@ class Writer:
         return flops_text(self._derived.flops(inside), self._derived.program) if matmuls else ""
 
     def _shape(self, node: int) -> str:
-        shape = self._equations[node].shape
-        return f"({', '.join(_signs(in_dimensions(s, self._derived.program)) for s in shape)})"
+        return shape_text(self._equations[node].shape, self._derived.program)
 
     def _inlined(self, node: int) -> list[int]:
         """The node and what stands inside its equation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import sympy as sp
@@ -19,7 +20,8 @@ _SECOND = {"t": "su", "b": "a", "v": "w"}
 
 class Letters:
     """Letters for the axes of one equation after another: of size T the letter t, of a second one s. No letter is that of a size, or of one
-    of the ``tensors`` ([i = i[b]] would not be read): an axis of size d has the letter i. ``sizes`` has the size of each such letter."""
+    of the ``tensors`` ([i = i[b]] would not be read): an axis of size d has the letter i. ``sizes``: of each letter, the sizes
+    so far that do not begin with it: of n, p and p² + 1."""
 
     def __init__(self, program: Program, tensors: Collection[str] = ()) -> None:
         self._program = program
@@ -27,8 +29,10 @@ class Letters:
         blocked = {*names, *tensors}
         self._of = _initials(names, blocked)
         free = (letter for letter in _SPARE if letter not in blocked and letter not in self._of.values())
-        self.sizes = dict(zip(free, (name for name in names if len(name) == 1 and name not in self._of), strict=False))
-        self._of |= {name: letter for letter, name in self.sizes.items()}
+        given = dict(zip(free, (name for name in names if len(name) == 1 and name not in self._of), strict=False))
+        self.sizes: dict[str, dict[str, None]] = {letter: {} for letter in (*given, *self._of.values())}
+        self._initials = frozenset(self._of)
+        self._of |= {name: letter for letter, name in given.items()}
         self._spare = [letter for letter in _SPARE if letter not in blocked and letter not in self._of.values()]
 
     def start(self, sizes: Sequence[sp.Expr]) -> list[str]:
@@ -43,6 +47,8 @@ class Letters:
             letter = next((c for c in (*self._wishes(size), *self._spare) if c not in used), "_")
             used.add(letter)
             letters.append(letter)
+            if letter in self.sizes and str(in_dimensions(size, self._program)) not in self._initials:
+                self.sizes[letter][axis_text(size, self._program)] = None
         return letters
 
     def _wishes(self, size: sp.Expr) -> Iterator[str]:
@@ -66,6 +72,17 @@ def _initials(names: Sequence[str], blocked: Collection[str]) -> dict[str, str]:
 def flops_text(expr: sp.Expr, program: Program) -> str:
     """FLOPs as people write them, sizes in the order of the model's dimensions: 2·B·T·d·f."""
     return _terms(expr, program, _grouped)
+
+
+def axis_text(size: sp.Expr, program: Program) -> str:
+    """The size of an axis, a sum from its highest power down: p² + 1."""
+    raised = re.sub(r"\*\*(\d+)", lambda power: superscript(int(power[1])), str(in_dimensions(size, program)))
+    return raised.replace("**", "^").replace("*", "·")
+
+
+def shape_text(sizes: Sequence[sp.Expr], program: Program) -> str:
+    """The shape of a tensor in an equation: (B, p² + 1, d)."""
+    return f"({', '.join(axis_text(size, program) for size in sizes)})"
 
 
 def size_text(expr: sp.Expr, program: Program) -> str:

@@ -13,7 +13,7 @@ from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
 from calc.mathematics.autodiff.names import LOSS
-from calc.mathematics.autodiff.scalar import WHOLE_NAMES, Whole
+from calc.mathematics.autodiff.scalar import WHOLE_NAMES, Sigmoid, Whole
 
 _CLOSE, _PRODUCT, _SUM = 90, 51, 20
 _PLAIN = {
@@ -66,15 +66,16 @@ _LONG = 14
 
 
 def _shortened(expr: sp.Expr, printer: Any) -> tuple[sp.Expr, list[str]]:
-    """Long derivatives by their function's name, and what each of them is."""
-    notes = []
+    """Long derivatives by their function's name, and what each of them and the sigmoid is."""
+    u, write = sp.Symbol("u", real=True), printer({"order": "none"}).doprint
+    notes = [f"{write(Sigmoid(u))} = {write(1 / (1 + sp.exp(-u)))}"] if expr.has(Sigmoid) else []
     for call in expr.atoms(Whole):
         inside, number = call.args
         arguments = sorted((s for s in inside.free_symbols if s.is_real and not s.is_positive), key=str)
         if sp.count_ops(inside) < _LONG or len(arguments) != 1:
             continue
-        u, name = sp.Symbol("u", real=True), WHOLE_NAMES[int(number)]
-        notes.append(f"{name}'(u) = {printer({'order': 'none'}).doprint(inside.xreplace({arguments[0]: u}))}")
+        name = WHOLE_NAMES[int(number)]
+        notes.append(f"{name}'(u) = {write(inside.xreplace({arguments[0]: u}))}")
         expr = expr.xreplace({call: Prime(sp.Symbol(name), arguments[0])})
     return expr, notes
 

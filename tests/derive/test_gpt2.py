@@ -157,7 +157,7 @@ def test_a_matrix_product_is_derived_by_its_operators_rule(fused: Derivation) ->
     assert step.value == 2 * BT * 768 * 3 * 768
     assert step.because == (
         "y = β z + α (a b), with z (p, r) or broadcast to it, a (p, q), b (q, r) → y (p, r):"
-        " matrix multiplication; one multiply-add = 2 FLOP"
+        " matrix multiplication, a multiply-add for each result element and inner index; one multiply-add = 2 FLOP"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import calc
+from calc.derive.names import AddendLabel
 from calc.derive.optimizer_state import update
+from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation
 from calc.mathematics.updates.table import RULES
 from calc.options import NAMED_OPTIMIZERS
@@ -94,7 +97,9 @@ def test_the_bias_of_a_matmul_is_the_reason_of_its_additions_alone(derived: Deri
     mlp = derived("mlp", "sgd")
 
     assert because(mlp, "flops.forward.elementwise", "0").endswith(": the bias is one addition per result element")
-    assert because(mlp, "flops.forward.matmul", "0").endswith(": matrix multiplication; one multiply-add = 2 FLOP")
+    assert because(mlp, "flops.forward.matmul", "0").endswith(
+        ": matrix multiplication, a multiply-add for each result element and inner index; one multiply-add = 2 FLOP"
+    )
 
 
 def test_a_table_counts_whole_among_active_parameters_by_convention(derived: Derived) -> None:
@@ -158,7 +163,16 @@ def test_what_is_live_in_place_of_a_freed_tensor_of_its_size_is_named(derived: D
     """The mean squared error is reduced in the buffer of its B·K elements, which is live when the prediction is freed."""
     reason = because(derived("two-layer"), "memory.peak", "backward, after mm at (model)")
 
-    assert reason.endswith("; 4·B·K of these bytes are freed already, and as many are of the output of mse_loss at (loss)")
+    assert reason.endswith(
+        "; 4·B·K of these bytes are freed already, and as many are of the output of mse_loss at (loss), a scalar that keeps its buffer"
+    )
+
+
+def test_one_tensor_beside_all_saved_ones_is_named(derived: Derived) -> None:
+    """The loss, before the prediction is freed."""
+    reason = because(derived("two-layer"), "memory.peak", "backward, after mse_loss_backward at (loss)")
+
+    assert reason.endswith("; beside them 4·B·K bytes of the output of mse_loss at (loss), a scalar that keeps its buffer")
 
 
 def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activations(derived: Derived) -> None:
@@ -168,3 +182,16 @@ def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activation
     assert len(steps) == 20
     assert [s.title for s in steps if "activations.bytes" in s.because] == ["backward, after _log_softmax_backward_data at (loss)"]
     assert all("; temporary: outputs of " in s.because for s in steps)
+
+
+def test_a_label_has_the_mask_in_parentheses() -> None:
+    """A comma would make it one more addend of a list: Q Kᵀ (causal), P V (causal)."""
+    assert str(AddendLabel("Q Kᵀ", is_causal=True)) == "Q Kᵀ (causal)"
+
+
+def test_a_total_of_one_part_says_why_it_is_the_whole() -> None:
+    """In inference mode the step is the forward alone."""
+    total = QUANTITIES["flops.step.total"]
+
+    assert total.because == "every operation is counted in exactly one of them, so they add"
+    assert replace(total, parts=total.parts[:1]).because == "of its parts, only this one runs in this step"

@@ -263,7 +263,7 @@ def _attention(name, *products):
 
 def test_a_correction_names_no_product_that_is_counted_and_taken_away():
     """A repeated Q Kᵀ is executed and left out of model FLOPs: two products of the forward and four of the backward are missing in 6ND."""
-    of, again = "2*B*L*T**2*d", "Q Kᵀ, recomputed"
+    of, again = "2*B*L*T**2*d", "recomputed Q Kᵀ"
     quantities = {
         "parameters.active": sample._quantity("parameters.active", sample.derivation()["parameters"].unit, "", "L*d**2"),
         "flops.forward.matmul": _attention("flops.forward.matmul", ("Q Kᵀ", of), ("P V", of)),

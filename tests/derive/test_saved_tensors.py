@@ -151,7 +151,7 @@ def test_a_step_has_the_reasons_of_its_own_tensors() -> None:
     reasons = [s.because for s in steps if s.title == "layers.*"]
 
     assert [
-        "da = b ⊙ dy needs b; a storage counts once; there is one such tensor in all layers together",
+        "da = b ⊙ dy needs b; a storage counts once; there is one such tensor in all",
         "dx = y ⊙ (dy − Σ y dy) needs y; a storage counts once",
     ] == reasons
 

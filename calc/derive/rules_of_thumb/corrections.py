@@ -239,7 +239,7 @@ class _Bridge:
         return self._correction(OTHERWISE, _some(list(module_paths)), Sum((right, wrong)), total, module_paths, because)
 
     def _correction(self, kind: str, title: str, before: Expression, poly: Poly, module_paths: Sequence[str], because: str) -> _Correction:
-        return _Correction(kind, title, before, poly, self._common.value(poly), tuple(module_paths)[:NAMED], because)
+        return _Correction(kind, title, before, poly, self._common.value(poly), tuple(module_paths), because)
 
     def _shortened(self, corrections: list[_Correction]) -> list[_Correction]:
         """Corrections by decreasing size, with those beyond ``LISTED`` merged into one."""

@@ -47,7 +47,7 @@ def incomparable(rule: RuleOfThumb, derivation: Derivation) -> str:
         elif name not in derivation.quantities:
             return f"cannot be compared: the derivation has no {name}"
         elif derivation[name].text is None:
-            return f"cannot be compared: {name} is unknown, {derivation[name].unknown}"
+            return f"cannot be compared: {name} is unknown: {derivation[name].unknown}"
         elif formats := _other_formats(rule, derivation, name):
             return f"cannot be compared: it counts numbers in {rule.format}, and {name} has {', '.join(formats)}"
     if rule.counted and not is_stated(derivation, rule.counted):
@@ -61,7 +61,7 @@ def is_stated(derivation: Derivation, name: str) -> bool:
 
 
 def _why(derivation: Derivation, name: str) -> str:
-    return f", {derivation[name].unknown}" if name in derivation.quantities else ": the derivation does not state it"
+    return f": {derivation[name].unknown}" if name in derivation.quantities else ": the derivation does not state it"
 
 
 def written(rule: RuleOfThumb, derivation: Derivation, parameters: str | None = None) -> str:

@@ -325,6 +325,13 @@ def test_the_finding_of_rules_counts_those_near_and_names_the_farthest(derivatio
     assert f"The largest error is that of {farthest}: {numbers.percent(off[farthest], signed=True)}." in words
 
 
+def test_the_finding_of_one_rule_is_of_one_rule(derivation: Derivation) -> None:
+    """Neither 1 rules nor 0 of 1 rules."""
+    (applied, *_) = [c for c in compare(derivation) if c.applies and c.ratio is not None]
+
+    assert re.match("[01] of 1 rule is within ", thumbs((applied,)).finding)
+
+
 def test_without_rules_there_are_no_bars() -> None:
     assert "no rule of thumb was compared" == thumbs(()).absent
 
@@ -346,10 +353,11 @@ def test_no_module_is_above_the_roof() -> None:
 
 
 def test_every_module_is_a_row_and_their_times_add_up() -> None:
-    """Ten modules; that of the copy alone, without arithmetic, has no dot and is said to have none."""
+    """Ten modules; that of the copy alone, without arithmetic, has no dot and is said to have none. What a letter is, the title says."""
     pair, drawn = drawings.rooflines(), drawings.roof()
 
     assert (10, 9) == (len(drawn.rows), len(drawn.dots))
+    assert drawn.folded == "10 modules, eager, slowest first; a letter names a dot of the drawing"
     assert "Not drawn, without arithmetic or memory traffic: 1 module." in drawn.finding
     assert pair.eager.total.flops == sum(cells(row)[0] for row in drawn.rows)
     assert pair.eager.total.bytes == sum(cells(row)[1] for row in drawn.rows)

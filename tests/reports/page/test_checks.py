@@ -21,3 +21,18 @@ def test_what_verdicts_share_is_one_note() -> None:
     shared = ["counter", "one by one", "reference", "expected"]
     assert [*shared, "no instrument separates them; see b", "no instrument", "a + b", "x; y"] == notes
     assert ["1, 2", "1, 2, 3, 4", "5", "6", "1, 3", "7, 8"] == [checks.row(verdict, notes).note for verdict in verdicts]
+
+
+def test_what_is_not_measured_is_named_with_the_reason() -> None:
+    """Not a quantity that is not derived either."""
+    verdicts = (
+        Verdict("a", 5, None, "", "not measured", notes=("no instrument",), because="no instrument separates them"),
+        Verdict("b", 7, None, "", "not measured"),
+        Verdict("c", None, None, "", "not measured"),
+        Verdict("d", 7, 7, "reference", "exact"),
+    )
+
+    assert list(checks.unmeasured(verdicts)) == [
+        "a is derived but not measured (no instrument separates them).",
+        "b is derived but not measured (no instrument).",
+    ]

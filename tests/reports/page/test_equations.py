@@ -41,8 +41,11 @@ def test_flops_have_their_sizes_in_the_order_of_the_dimensions() -> None:
 
 
 def test_the_gradient_of_an_input_is_not_computed() -> None:
-    """∂ℒ/∂x0 = ∂ℒ/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul."""
-    assert ("∂ℒ/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",) == TWO_LAYER.notes
+    """∂ℒ/∂x0 = ∂ℒ/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul. Both are named with their shapes."""
+    assert TWO_LAYER.notes == (
+        "Inputs: x0 (B, D), x1 (B, K).",
+        "∂ℒ/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",
+    )
 
 
 def test_of_equal_layers_the_one_shown_is_named() -> None:
@@ -55,7 +58,7 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
         forward.rows[0].equation.partition(" = ")[2],
     )
     assert backward.title == "Gradients, from the loss back: transformer.h.1, as in every transformer.h.*"
-    assert ["L = 2 in these equations only; all other sizes are symbols."] == [
+    assert ["L = 2 in these equations only; all other sizes are symbols.", "Inputs: i0 (B, T), i1 (B, T)."] == [
         note.replace(NBSP, " ") for note in section.notes
     ]
 
@@ -102,7 +105,7 @@ def test_a_step_without_a_backward_has_the_forward_alone() -> None:
     """In evaluation mode nothing is differentiated."""
     section = model_section(gradients(calc.load("two-layer")), mode="eval")
 
-    assert (1, ()) == (len(section.tables), section.notes)
+    assert (1, ("Inputs: x0 (B, D), x1 (B, K).",)) == (len(section.tables), section.notes)
 
 
 def test_a_long_model_names_the_command(monkeypatch) -> None:
@@ -174,8 +177,11 @@ def test_a_tensor_is_not_called_like_a_size() -> None:
 
 
 def test_an_element_outside_of_an_image_is_said_to_be_zero() -> None:
-    """x[b,j,h+n-1,m+w-1] is read beyond the edge, where the convolution pads."""
-    assert "In these equations: i is an index of c; an element outside its tensor is 0." == CONVOLUTION.notation
+    """x[b,j,h+n-1,m+w-1] is read beyond the edge, where the convolution pads; j, n and m are of axes of 3, which is no size."""
+    assert CONVOLUTION.notation == (
+        "In these equations: i is an index of c; every other index is of the axis in whose place it stands;"
+        " an element outside its tensor is 0."
+    )
 
 
 def test_a_gradient_that_is_zero_says_why() -> None:
@@ -190,7 +196,7 @@ def test_a_gradient_that_is_zero_says_why() -> None:
 
 def test_the_gradient_of_the_input_of_a_first_convolution_is_not_computed() -> None:
     """The matmul reads patches of x: 2·(3·3·3)·B·c·H·W FLOP are saved."""
-    assert ("∂ℒ/∂x is not computed: inputs need no gradient. That saves 54·B·c·H·W FLOP.",) == CONVOLUTION.notes
+    assert "∂ℒ/∂x is not computed: inputs need no gradient. That saves 54·B·c·H·W FLOP." in CONVOLUTION.notes
 
 
 def test_flops_have_their_numbers_as_factors() -> None:

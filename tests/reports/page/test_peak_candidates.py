@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -11,6 +12,8 @@ import pytest
 import calc
 from calc.derive.names import StepPlace
 from calc.derive.result import Derivation, Step, StepCheck
+from calc.derive.rules_of_thumb import compare
+from calc.pipeline import pipeline
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
@@ -64,7 +67,7 @@ def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(deriv
     assert 0 < len(equal) < len(differences)
     assert {(m.step.quantity, m.base.step.quantity) for m in equal if m.base} == {("memory.peak.first_step", "memory.peak")}
     assert {m.because for m in equal} == {"the first step has the same storages live here as the second"}
-    assert all("what is allocated less what is freed" in m.because for m in differences if m.change)
+    assert {"the two candidates differ by what is live at only one of them"} == {m.because for m in differences if m.change}
 
 
 def test_a_candidate_as_large_as_another_of_its_step_names_it() -> None:
@@ -144,7 +147,36 @@ def test_the_formula_of_a_candidate_is_written_once(derivation: Derivation) -> N
     assert len(rows) > 10
     assert all(text.count(f'<a id="{row.target}"></a>') == 1 for row in rows)
     assert not [step.number for c in page.chapters for step in c.others if step.tabled and f"#### 4.{step.number} " in text]
-    assert "A candidate that is written from another one is that one, plus what is allocated and less what is freed" in text
+    assert "A candidate that is written from another one is that one, plus what is live only here and less what is live only there." in text
+    assert "Steps of the other peak candidates that the table does not write from another one" in text
+
+
+def test_the_terms_of_a_total_are_quantities(derivation: Derivation) -> None:
+    """Others are modules; what all of them are is in parentheses."""
+    titles = {c.quantity: c.titles["table"] for c in build(PageContent(derivation)).chapters}
+
+    assert ["flops.step.total by quantity", "parameters.bytes by module path (float32 parameter)"] == [
+        titles["flops.step.total"],
+        titles["parameters.bytes"],
+    ]
+
+
+def test_a_difference_of_a_rule_of_thumb_counts_the_modules_that_it_does_not_name(derivation: Derivation) -> None:
+    """2ND counts the norms and biases of a layer, which no matmul uses: three are named."""
+    page = build(PageContent(derivation, comparisons=compare(derivation)))
+    rows = [d for t in page.rules_of_thumb for d in t.differences if d.more]
+
+    assert rows
+    assert all(len(row.module_paths) == 3 for row in rows)
+    assert f"` and {rows[0].more} more | " in markdown.write(page)
+
+
+def test_an_operator_has_one_name_on_a_page(derivation: Derivation) -> None:
+    """That of torch, with its underscore, for a peak candidate, a saved or live tensor and an instant."""
+    text = markdown.write(build(PageContent(derivation, timeline=pipeline.timeline(derivation))))
+
+    assert r"\_log_softmax at (loss)" in text
+    assert not re.search(r"(?<![\w\\])log_softmax", text)
 
 
 def test_letters_of_rules_that_are_also_sizes_are_told_apart(derivation: Derivation) -> None:

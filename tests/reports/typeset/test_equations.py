@@ -209,6 +209,21 @@ def test_notation_of_its_own_is_in_the_legend(function: Callable[[Tensor], Tenso
     assert notation not in legend(applied(torch.sin))
 
 
+def test_an_index_of_a_sum_of_sizes_is_listed_with_that_sum() -> None:
+    """Tokens of an image are p² patches and a class token: n of (B, p² + 1, d) is no index of p alone."""
+    written_as_matrices = written("vit-b", matrix=True)
+
+    assert "n of p or p² + 1" in together(entry.notation for entry in written_as_matrices).sentence
+    assert "(B, p² + 1, d)" in {entry.equation.shape for entry in written_as_matrices}
+
+
+def test_the_sigmoid_is_written_out_once() -> None:
+    """Its sign is that of a standard deviation too."""
+    notes = [note for entry in applied(F.silu) for note in entry.notes]
+
+    assert {"σ(u) = 1/(1 + exp(−u))"} == set(notes)
+
+
 def test_a_parameter_in_its_layer_is_not_called_like_an_index() -> None:
     """b is an index of B: the bias of the first module has its own name."""
     spec = calc.Spec(
