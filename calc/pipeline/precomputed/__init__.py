@@ -33,23 +33,25 @@ def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None
         return form
     from calc.pipeline.precomputed import kept
 
-    return kept.read(name, options)
+    return kept.read(name, options, every_case=True) or kept.read(name, options)
 
 
 def form_of(
     name: str, options: Mapping[str, str] | None = None, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> Stored:
-    """The form of any model that ``calc.models.load`` loads: the stored one, else one derived now, which needs torch and SymPy."""
-    form = stored(name, options) if cache else None
+    """The form of any model that ``calc.models.load`` loads, with every special case, so that it does not depend on earlier derivations: the
+    stored one, else one derived now, which needs torch and SymPy."""
+    from calc.pipeline.precomputed import kept
+
+    form = (bundled(name, options) or kept.read(name, options, every_case=True)) if cache else None
     if form is not None:
         return form
     from calc.options import made as chosen
-    from calc.pipeline.precomputed import kept
     from calc.pipeline.precomputed.writing import made
 
     data = made(name, chosen(**(options or {})), cache=cache, progress=progress)
     if cache:
-        kept.write(name, options, data)
+        kept.write(name, options, data, every_case=True)
     return Stored(data)
 
 

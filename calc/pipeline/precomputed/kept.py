@@ -2,6 +2,8 @@
 
 A model is identified before it is loaded, which takes torch: a built-in one by its name, a config by the bytes of its file. The code of any
 other model says what it is only when it runs, so that its forms are not kept.
+
+Two forms of a model are kept apart: one with every special case, and one of a derivation, which has that of its own sizes only.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from calc.models.catalogue import CATALOGUE, configs
 from calc.models.load import config_file
 from calc.options import Options
 from calc.pipeline.precomputed.forms import Stored
-from calc.pipeline.precomputed.index import code_here, code_of
+from calc.pipeline.precomputed.index import SCHEMA, code_here, code_of
 from calc.pipeline.precomputed.produced import installed
 from calc.platform import files
 from calc.platform.cache_entry import CacheEntry, cache_entry
@@ -30,9 +32,10 @@ def has_place(name: str, options: Mapping[str, str] | None) -> bool:
     return _entry(name, options) is not None
 
 
-def read(name: str, options: Mapping[str, str] | None) -> Stored | None:
-    """The form of a model for these options; ``None`` if none is kept, or a damaged one, which is deleted."""
-    entry = _entry(name, options)
+def read(name: str, options: Mapping[str, str] | None, every_case: bool = False) -> Stored | None:
+    """The form of a model for these options; ``None`` if none is kept, or a damaged one, which is deleted. ``every_case``: only a form that
+    ``form_of`` made, whose special cases do not depend on the sizes of earlier commands."""
+    entry = _entry(name, options, every_case)
     if entry is None:
         return None
     try:
@@ -43,10 +46,10 @@ def read(name: str, options: Mapping[str, str] | None) -> Stored | None:
         return None
 
 
-def write(name: str, options: Mapping[str, str] | None, data: Mapping[str, Any]) -> None:
-    """Keep a form, as ``Stored`` reads it."""
-    entry = _entry(name, options)
-    if entry is not None:
+def write(name: str, options: Mapping[str, str] | None, data: Mapping[str, Any], every_case: bool = False) -> None:
+    """Keep a form, as ``Stored`` reads it, unless the config has changed since it was loaded."""
+    entry = _entry(name, options, every_case)
+    if entry is not None and (not name.startswith("hf:") or data["source"].endswith(_content(name)[:16])):
         text = json.dumps(data, separators=(",", ":"))
         entry.write(lambda: f"{_digest(text)}\n{text}")
 
@@ -63,14 +66,15 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _entry(name: str, options: Mapping[str, str] | None) -> CacheEntry | None:
+def _entry(name: str, options: Mapping[str, str] | None, every_case: bool = False) -> CacheEntry | None:
     """The place of a form in the cache; ``None`` where there is no cache, or the model is not identified."""
     content = _content(name)
     if not content:
         return None
     chosen = Options().to_json() if options is None else dict(options)
     code = code_here() if name.startswith("hf:") else code_of(name, chosen)
-    return cache_entry("\n".join(["form", name, content, json.dumps(chosen, sort_keys=True), *_versions(), code]), "form")
+    schema = f"form of schema {SCHEMA}{', every case' if every_case else ''}"  # that of the code that writes and reads forms
+    return cache_entry("\n".join([schema, name, content, json.dumps(chosen, sort_keys=True), *_versions(), code]), "form")
 
 
 def _content(name: str) -> str:

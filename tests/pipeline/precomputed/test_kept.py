@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 import calc
 from calc.derive.result import Derivation
 from calc.options import Options
-from calc.pipeline.precomputed import Stored, keep, stored
+from calc.pipeline.precomputed import Stored, form_of, keep, kept, stored
 from calc.pipeline.precomputed.kept import _entry
 from calc.pipeline.precomputed.produced import ROOT
 from calc.pipeline.precomputed.writing import of_derivation
@@ -79,6 +79,38 @@ def test_a_changed_config_has_no_form(model: str) -> None:
 
     assert before is not None
     assert before != _entry(model, None)
+
+
+def test_a_config_that_changes_while_it_is_derived_has_no_form(model: str) -> None:
+    derivation = calc.derive(calc.load(model), mode="infer")
+    config = Path(model.removeprefix("hf:"))
+    before = config.read_text()
+    config.write_text(before.replace("48", "60"))
+    keep(model, derivation)
+    assert [] == _forms()
+
+    config.write_text(before)
+    keep(model, derivation)
+    assert 1 == len(_forms())
+
+
+def test_a_form_with_every_case_does_not_depend_on_earlier_derivations(model: str) -> None:
+    """A derivation at five examples has no case of one example; the page of a report and a sweep have it nevertheless."""
+    derivation = calc.derive(calc.load(model), {"B": 5}, optimizer="sgd")
+    keep(model, derivation)
+    five, every = stored(model, derivation.options), form_of(model, derivation.options)
+    later = stored(model, derivation.options)
+    assert five is not None
+    assert later is not None
+    assert [[], [{"B": "1"}], [{"B": "1"}]] == [[case.equal for case in form.cases] for form in (five, every, later)]
+    assert 2 == len(_forms())
+
+
+def test_a_form_of_another_schema_is_not_read(built_in: Derivation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code that writes and reads forms is not part of the code that derives."""
+    keep("linear", built_in)
+    monkeypatch.setattr(kept, "SCHEMA", kept.SCHEMA + 1)
+    assert stored("linear", built_in.options) is None
 
 
 def test_a_form_is_of_its_options(built_in: Derivation) -> None:
