@@ -39,8 +39,8 @@ def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None
 def form_of(
     name: str, options: Mapping[str, str] | None = None, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> Stored:
-    """The form of any model that ``calc.models.load`` loads, with every special case, so that it does not depend on earlier derivations: the
-    stored one, else one derived now, which needs torch and SymPy."""
+    """The form of any model that ``calc.models.load`` loads, with every special case, whatever was derived before: the stored one, else one
+    derived now, which needs torch and SymPy."""
     from calc.pipeline.precomputed import kept
 
     form = (bundled(name, options) or kept.read(name, options, every_case=True)) if cache else None
