@@ -42,7 +42,7 @@ _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRES
     "--source", "sources", multiple=True, metavar="FILE", help="Allow a file of your own to be loaded: a config, or code, which is run."
 )
 @click.option("--templates", metavar="DIR", help="Folder of your own templates that the report was made with.")
-@click.option("--no-cache", is_flag=True, help="Trace steps again, and neither read nor write the cache.")
+@click.option("--no-cache", is_flag=True, help="Trace the steps of models again, and neither read nor write the cache for them.")
 def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Regenerate reports and compare, or check every claim of live documents.
 

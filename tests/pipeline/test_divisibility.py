@@ -20,6 +20,7 @@ from calc.pipeline import divisibility
 from calc.pipeline.cache import Cache
 from calc.pipeline.divisibility import candidates
 from calc.pipeline.precomputed import form_of
+from calc.pipeline.precomputed.writing import of_derivation
 from calc.pipeline.sweep import sweep
 from tests.checks import failures
 
@@ -49,6 +50,15 @@ def test_a_multiple_that_the_sizes_allow_is_taken_and_stated() -> None:
     assert said.startswith("inferred by tracing: without it raised RuntimeError at test_divisibility.py:")
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, B=5, d=14, h=7))
+
+
+def test_closed_forms_with_an_inferred_multiple_are_not_kept() -> None:
+    """Later commands would refuse a chunked sequence that is shorter than a chunk, which the model runs with another divisor or none."""
+    form = of_derivation("split", calc.derive(_spec(Heads, B=2, d=12, h=3), cache=False, mode="infer"))
+    assert form is None
+
+    declared = replace(_spec(Heads, B=2, d=12, h=3), dims={"B": 2, "d": calc.Dim(12, multiple_of="h"), "h": 3})
+    assert of_derivation("split", calc.derive(declared, cache=False, mode="infer")) is not None
 
 
 def test_a_model_that_runs_at_no_size_keeps_its_own_error() -> None:

@@ -67,7 +67,8 @@ class QuestionModel:
 
     @property
     def source(self) -> str:
-        return "closed form, stored" if self._form is not None else "closed form, derived now"
+        """Whether it is stored is not part of an answer, which does not depend on earlier commands."""
+        return "closed form"
 
     def at(self, quantity: str, **changed: int) -> int:
         """The exact integer value of one quantity. Raises BadInputError at invalid sizes."""

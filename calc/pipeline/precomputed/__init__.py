@@ -49,10 +49,10 @@ def form_of(
     from calc.options import made as chosen
     from calc.pipeline.precomputed.writing import made
 
-    data = made(name, chosen(**(options or {})), cache=cache, progress=progress)
-    if cache:
-        kept.write(name, options, data, every_case=True)
-    return Stored(data)
+    form_here = made(name, chosen(**(options or {})), cache=cache, progress=progress)
+    if cache and form_here.accepts_all:
+        kept.write(name, options, form_here.data, every_case=True)
+    return Stored(form_here.data)
 
 
 def forms_elsewhere(

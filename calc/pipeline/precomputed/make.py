@@ -77,12 +77,12 @@ def _updated(one: StoredModel, before: dict[str, Any], deriving_code: DerivingCo
         line = _line(one, before["rules"], deriving_code)
         if {**before, "sha256": ""} == {**line, "sha256": ""}:
             return line
-    from calc.pipeline.precomputed.writing import made_with_rules
+    from calc.pipeline.precomputed.writing import made
 
     print(f"{one.file} …", file=sys.stderr, flush=True)
-    form, rules = made_with_rules(one.name, one.options)
-    _write(FOLDER / one.file, json.dumps(form, separators=(",", ":")))
-    return _line(one, rules, deriving_code)
+    form = made(one.name, one.options)
+    _write(FOLDER / one.file, json.dumps(form.data, separators=(",", ":")))
+    return _line(one, form.rules, deriving_code)
 
 
 def _write_index(line: dict[str, Any], deriving_code: DerivingCode) -> None:

@@ -7,7 +7,7 @@ the values at the model's own sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,18 +36,29 @@ from calc.symbolic.algebra import Algebra, Poly
 _NOT_ONE = 8
 
 
-def made(name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """The form of a model as its file holds it, derived now."""
-    return made_with_rules(name, options, cache=cache, progress=progress)[0]
+@dataclass(frozen=True, slots=True)
+class MadeForm:
+    """A form as its file holds it, the rule modules that its costs came from, and whether it accepts all sizes of the model."""
+
+    data: dict[str, Any]
+    rules: list[str]
+    accepts_all: bool
 
 
-def made_with_rules(
-    name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
-) -> tuple[dict[str, Any], list[str]]:
-    """The form of a model, derived now, and the rule modules that its costs came from."""
+def made(name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None) -> MadeForm:
+    """The form of a model, derived now."""
     spec = calc.load(name)
     graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache)
-    return _made(name, graph), sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
+    rules = sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
+    return MadeForm(_made(name, graph), rules, _accepts_all(spec, graph))
+
+
+def _accepts_all(spec: Spec, graph: Graph) -> bool:
+    """Whether a form of ``graph`` accepts all sizes of ``spec``: the trace inferred no limit, such as a divisor, which may be another one,
+    or none, at other sizes."""
+    own = spec.dimensions
+    limits = [(d, own[d.name]) for d in graph.dims if d.name in own]
+    return all((d.multiple_of, d.at_most, d.tied) == (dim.multiple_of, dim.at_most, dim.tied) for d, dim in limits)
 
 
 def _operators(graph: Graph) -> set[str]:
@@ -74,9 +85,11 @@ def _made(name: str, graph: Graph) -> dict[str, Any]:
 
 def of_derivation(name: str, derivation: Derivation) -> dict[str, Any] | None:
     """The form of what a derivation from a spec was made of, with the spec's own defaults; None where it would not say all that the
-    derivation says."""
+    derivation says, or refuse sizes of the model."""
     around = derivation.other_sizes
     if not isinstance(around, OtherSizes) or around.traced.spec is None or any(_lacks_form(derivation[q]) for q in derivation):
+        return None
+    if around.traces.spec is None or not _accepts_all(around.traces.spec, around.traced.graph):
         return None
     try:
         defaults = around.traced.spec.sizes()

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
+from calc.capacity.questions import ask
 from calc.derive.result import Derivation
 from calc.options import Options
 from calc.pipeline.precomputed import Stored, form_of, keep, kept, stored
@@ -104,6 +105,13 @@ def test_a_form_with_every_case_does_not_depend_on_earlier_derivations(model: st
     assert later is not None
     assert [[], [{"B": "1"}], [{"B": "1"}]] == [[case.equal for case in form.cases] for form in (five, every, later)]
     assert 2 == len(_forms())
+
+
+def test_an_answer_does_not_say_whether_a_form_was_kept(model: str) -> None:
+    given = {"model": model, "tokens": "1e9", "gpus": "8", "peak": "1e15", "mfu": "0.4"}
+    first, later = (ask("training-time", **given) for _ in range(2))
+    assert 1 == len(_forms())
+    assert first == later
 
 
 def test_a_form_of_another_schema_is_not_read(built_in: Derivation, monkeypatch: pytest.MonkeyPatch) -> None:
