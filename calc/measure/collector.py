@@ -12,11 +12,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Context without garbage collection; the young generations are collected on entry, unless the process freezes its objects: then it
-    collects when it chooses."""
+    """Context without garbage collection; the young generations are collected on entry."""
     was_on = gc.isenabled()
-    if not gc.get_freeze_count():
-        gc.collect(1)  # garbage of an earlier run is there; collecting the whole heap would take longer than a small run
+    gc.collect(1)  # garbage of an earlier run is there; collecting the whole heap would take longer than a small run
     gc.disable()
     try:
         yield
