@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from types import FunctionType, ModuleType
@@ -58,19 +59,34 @@ def _resident() -> int:
 
 @pytest.fixture(scope="module", autouse=True)
 def models_of_this_file(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Models, and what they cache, are looked for in the test file at hand and in those it imports from, not in the hundreds of others:
-    each trace goes through all globals of the files that may hold a model."""
-    values = [*vars(request.module).values()]
-    near = {request.module.__name__, *(value.__module__ for value in values if type(value) in (type, FunctionType))}
+    """Models, and what they cache, are looked for in the test file at hand and in those that its names come from, not in the hundreds of
+    others: each trace goes through all globals of the files that may hold a model."""
+    near = _origins(request.module)
     may_hold_a_model = model_files._of_a_model
 
     def chosen(module: ModuleType) -> bool:
-        return may_hold_a_model(module) and (".test_" not in module.__name__ or module.__name__ in near)
+        return may_hold_a_model(module) and (not module.__name__.startswith("tests.") or module.__name__ in near)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_files, "_of_a_model", chosen)
         model_files.FILES.__init__()
         yield
+
+
+def _origins(module: ModuleType) -> set[str]:
+    """A module of tests and the modules that its functions, classes and modules come from, and theirs in turn."""
+    origins: set[str] = set()
+    waiting = [module.__name__]
+    while waiting:
+        name = waiting.pop()
+        if name not in origins and name.startswith("tests.") and name in sys.modules:
+            origins.add(name)
+            waiting += [_origin(value) for value in vars(sys.modules[name]).values()]
+    return origins
+
+
+def _origin(value: object) -> str:
+    return value.__name__ if isinstance(value, ModuleType) else value.__module__ if type(value) in (type, FunctionType) else ""
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

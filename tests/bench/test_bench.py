@@ -82,7 +82,7 @@ def test_every_measurement_runs_at_toy_size(tmp_path: Path) -> None:
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert done.stdout == file.read_text(encoding="utf-8")
-    assert 18 == sum(line.startswith("| ") for line in done.stdout.splitlines()[4:])
+    assert 19 == sum(line.startswith("| ") for line in done.stdout.splitlines()[4:])
 
 
 def test_errors_of_predictions_stand_beside_the_aim() -> None:

@@ -164,6 +164,7 @@ def test_flops_of_the_optimizer_and_days(answers: Mapping[str, Exercise]) -> Non
     assert exact == a100  # autograd's backward is exactly twice the forward here, without what fused attention recomputes
 
 
+@pytest.mark.slow
 def test_the_model_of_the_assignment() -> None:
     """No biases, a gate in a feed-forward of 6,400, a head of its own: 2,127,057,600 parameters and six products of d·f."""
     d, f, L = 1600, 6400, 48

@@ -18,6 +18,7 @@ from calc.mathematics.updates.table import RULES
 from calc.options import NAMED_OPTIMIZERS
 from reports.views.optimizers import shown
 from tests.derive.conftest import Derived
+from tests.quick import few
 
 _PAIRS = "row t of a causal mask attends to t keys: 1 + 2 + … + T = T·(T + 1)/2 of the T² pairs of a query and a key"
 
@@ -139,7 +140,7 @@ def test_the_reasons_of_state_are_the_equations_of_the_updates() -> None:
     assert [] == [(r.name, x) for r, x in state if update(r.name, r.keys[x]) != equations[r.name, x]]
 
 
-@pytest.mark.parametrize("optimizer", NAMED_OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", few(NAMED_OPTIMIZERS, 4))
 def test_every_optimizer_says_why_it_keeps_its_state(optimizer: str, derived: Derived) -> None:
     """Muon leaves vectors to AdamW, and Adafactor has no rows and columns of them: their reasons are of what they keep."""
     steps = [s for s in derived("mlp", optimizer).steps if s.rule == "optimizer state"]

@@ -95,6 +95,7 @@ def test_a_config_that_changes_while_it_is_derived_has_no_form(model: str) -> No
     assert 1 == len(_forms())
 
 
+@pytest.mark.slow
 def test_a_form_with_every_case_does_not_depend_on_earlier_derivations(model: str) -> None:
     """A derivation at five examples has no case of one example; the page of a report and a sweep have it nevertheless."""
     derivation = calc.derive(calc.load(model), {"B": 5}, optimizer="sgd")
@@ -107,6 +108,7 @@ def test_a_form_with_every_case_does_not_depend_on_earlier_derivations(model: st
     assert 2 == len(_forms())
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_say_whether_a_form_was_kept(model: str) -> None:
     given = {"model": model, "tokens": "1e9", "gpus": "8", "peak": "1e15", "mfu": "0.4"}
     first, later = (ask("training-time", **given) for _ in range(2))

@@ -166,6 +166,7 @@ def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
     assert run("verify", str(homework / "report.md")).exit_code == 0
 
 
+@pytest.mark.slow
 def test_chapters_of_a_homework_are_numbered_as_shown(tmp_path: Path) -> None:
     """A model with attention and without a mask has no causal FLOPs: a report says why, a homework leaves them out, and numbers no gap."""
     assert run("report", "vit-b", "B=2", "--template", "homework", "--quantity", "all", "-o", str(tmp_path)).exit_code == 0
