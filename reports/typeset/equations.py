@@ -13,13 +13,13 @@ from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.reverse import GradientShare
-from calc.mathematics.autodiff.sizes import folded, in_dimensions
+from calc.mathematics.autodiff.sizes import INFINITY, folded, in_dimensions
 from reports.typeset.letters import Letters, contraction_flops_text, flops_text, shape_text
 from reports.typeset.matmuls import MatrixProduct, matrix_product
 from reports.typeset.padding import bounds
 from reports.typeset.scalars import Latex, Style, Text, raised
+from reports.typeset.sympy_text import IndexText, Written
 
-_CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
 OUTSIDE = "an element outside its tensor is 0"
 MERGED = "(a b) is one index over axes a and b, row-major"
@@ -28,22 +28,6 @@ INDICATOR = "[a = b] is 1 where a = b, else 0"
 RUNNING = "Σ_a≤b is a running sum: over all a up to b"
 TIES = "where several elements of a max-pool's window are the maximum, they share the gradient here; torch gives it to the first"
 NOISE = "noise is what a dropout or another operator draws at random, anew in each step"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A piece of an equation and how closely it holds together."""
-
-    text: str
-    binds: int = _CLOSE
-
-    @property
-    def is_product(self) -> bool:
-        return self.binds == _PRODUCT + 1
-
-    def within(self, level: int) -> str:
-        """The piece, in brackets where it would fall apart."""
-        return self.text if self.binds > level else f"({self.text})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,8 +321,8 @@ class Writer:
                 return Written(f"{self._style.word(f'arg{kind}')}_{','.join(run_over)} {self._operand(operand, every).within(_PRODUCT)}")
             case ir.Order(source, axis, descending):
                 keys = -argument(0) if descending else argument(0)
-                written = self._style.scalar(keys, {argument(0): self._tensor(source, every).within(_SUM + 5)}, False)[0]
-                return Written(f"{self._style.word('argsort')}_{every[axis]}({written})")
+                written = self._style.scalar(keys, {argument(0): self._tensor(source, every).bound(_SUM + 5)}, False)[0]
+                return Written(f"{self._style.word('argsort')}_{every[axis]}({written.text})")
             case ir.Hold(source, _):
                 return self._tensor(source, every)
             case ir.Leaf() | ir.Literal():
@@ -386,19 +370,21 @@ class Writer:
 
     def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         self._page.needs_indices |= not all(_is_trailing(self._plain(o).at, len(node.shape)) for o in operands)
-        written, tight = [self._operand(operand, letters) for operand in operands], raised(expr)
-        parts = {argument(i): w.within(w.binds if w.is_product and argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
-        expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
-        text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
+        written = [self._operand(operand, letters) for operand in operands]
+        tight = {argument(i) for i, w in enumerate(written) if w.binds == _PRODUCT + 1} & raised(expr)
+        parts = {argument(i): w.bound(_PRODUCT + 1 if argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
+        sizes = expr.free_symbols - parts.keys() - {INFINITY}
+        expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in sizes})
+        scalar, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
         self._page.notes |= dict.fromkeys(notes)
-        return Written(text, binds)
+        return scalar
 
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
         self._page.needs_indices |= bool(node.shape)  # of which axis it is
         if kind == "sum":
             return self._sum(node, operand, letters)
         inner, body = letters[len(node.shape) :], self._operand(operand, letters)
-        return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
+        return Written(f"{self._style.over(kind, inner)}({body.text})")
 
     def _sum(self, node: ir.Node, operand: Operand, letters: Sequence[str]) -> Written:
         """The sum over the inner axes; an axis of size 1 has the index 0 and is not summed over."""
@@ -428,7 +414,7 @@ class Writer:
             self._explain(OUTSIDE)
             return element
         conditions = [(coordinates[i], relation, self._size(number)) for i, relation, number in limits]
-        return Written(self._style.cases(element.text, conditions, self._style.scalar(op.fill, {}, False)[0]))
+        return Written(self._style.cases(element.text, conditions, self._style.scalar(op.fill, {}, False)[0].text))
 
     def _coordinate(self, coordinate: ir.Index | ir.Pick, letters: Sequence[str]) -> str:
         if isinstance(coordinate, ir.Pick):
@@ -436,11 +422,11 @@ class Writer:
         symbols = {place(i): sp.Symbol(letter) for i, letter in enumerate(letters)}
         indices = [term for term in sp.Add.make_args(coordinate.expr) if term.has(*symbols)]
         sizes = {s: in_dimensions(s, self._derived.program) for term in indices for s in term.free_symbols if s not in symbols}
-        moved = _tight(sp.Add(*indices).xreplace(symbols | sizes))
-        return _shifted(moved if indices else "", self._size(coordinate.expr - sp.Add(*indices)))
+        rest = in_dimensions(coordinate.expr - sp.Add(*indices), self._derived.program)
+        return IndexText().after(sp.Add(*indices).xreplace(symbols | sizes), rest)
 
     def _size(self, size: sp.Expr) -> str:
-        return _tight(in_dimensions(size, self._derived.program))
+        return IndexText().write(in_dimensions(size, self._derived.program))
 
     def _explain(self, notation: str) -> None:
         self._page.legend.setdefault(notation)
@@ -460,7 +446,7 @@ class Writer:
                 ):
                     shift = sp.expand(coordinate.expr - place(i))
                     if not any(shift.has(place(j)) for j in range(len(shape))):
-                        own.setdefault(i, _shifted(letter, self._size(-shift)))
+                        own.setdefault(i, IndexText().after(sp.Symbol(letter), in_dimensions(-shift, self._derived.program)))
                         self._explain(OUTSIDE)
         missing = [i for i in range(len(shape)) if i not in own]
         names = self._more([shape[i] for i in missing], [*letters, *own.values()])
@@ -492,22 +478,7 @@ class Writer:
             length = self._equations[part].shape[axis]
             own = "" if not letters else self._letters.more((length,), [*letters[:axis], *letters[axis + 1 :]])[0]
             tensors.append(self._tensor(part, [*letters[:axis], own, *letters[axis + 1 :]]).text)
-        return Written(f"[{'; '.join(tensors)}]", _CLOSE)
-
-
-def _tight(expr: sp.Expr) -> str:
-    return _signs(expr).replace(" ", "")
-
-
-def _signs(size: sp.Expr) -> str:
-    return str(size).replace("**", "^").replace("*", "·")
-
-
-def _shifted(index: str, shift: str) -> str:
-    """An index and what is added to it: i+k/2, j−1."""
-    if not index:
-        return shift
-    return index if shift == "0" else f"{index}{'' if shift.startswith('-') else '+'}{shift}"
+        return Written(f"[{'; '.join(tensors)}]")
 
 
 def _is_trailing(at: Sequence[int], rank: int) -> bool:
