@@ -110,7 +110,7 @@ def _show_step(step: StepView, out: Terminal) -> None:
 def _lines(formula: TypesetFormula) -> Sequence[str]:
     """A long sum with labels in a line for each term."""
     joined = text(formula)
-    return formula.plain if len(joined) > _SIDE_BY_SIDE and any(term.endswith("]") for term in formula.plain) else (joined,)
+    return formula.plain if len(joined) > _SIDE_BY_SIDE and formula.labelled else (joined,)
 
 
 def _show_total(name: str, explained: Explanation, value: PrintedAmount, out: Terminal) -> None:
