@@ -157,7 +157,7 @@ class PageContent:
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """Size of each name in ``shown``."""
-        return sizes_with_quotients(self.derivation, self.shown)
+        return sizes_with_quotients(self.derivation.sizes, self.shown)
 
     @cached_property
     def unbacked(self) -> list[str]:
