@@ -242,9 +242,8 @@ class Accumulator:
 
     def _flops(self, op: Op, cost: Cost, causal: Any, computes: MatmulName) -> Iterator[CountedAddend]:
         phase = f"flops.{op.phase}"
-        for term in (replace(t, name=computes.text, gradient=computes.gradient) if computes.text else t for t in cost.matmul):
-            counted = _flop_entry(f"{phase}.matmul", op, term)
-            entry = replace(counted, label=replace(counted.label, of_parameter=computes.of_parameter))
+        for term in cost.matmul:
+            entry = _flop_entry(f"{phase}.matmul", op, term, computes)
             yield entry
             if op.phase != "optimizer":
                 credited = replace(entry, quantity=f"{phase}.causal")
@@ -331,8 +330,12 @@ def _computes(op: Op, forward: ForwardMatmuls) -> MatmulName:
     return product_of(op, forward)
 
 
-def _flop_entry(quantity: str, op: Op, term: Term) -> CountedAddend:
-    label = AddendLabel(term.name, gradient=term.gradient, is_convolution=term.is_convolution)
+_UNNAMED = MatmulName()
+
+
+def _flop_entry(quantity: str, op: Op, term: Term, computes: MatmulName = _UNNAMED) -> CountedAddend:
+    text, gradient = (computes.text, computes.gradient) if computes.text else (term.name, term.gradient)
+    label = AddendLabel(text, gradient=gradient, is_convolution=term.is_convolution, of_parameter=computes.of_parameter)
     return CountedAddend(quantity, op.module_path, op.name, label, term.factors, Amount(term.count, Unit.FLOP))
 
 

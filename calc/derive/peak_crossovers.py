@@ -27,6 +27,7 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Name, Negative, Number, Product, Quotient, Sum
 from calc.symbolic.parser import free_names, parse
 from calc.symbolic.search import last, last_alike
+from calc.symbolic.tree import joined
 from calc.symbolic.writer import as_text
 
 FARTHEST = 2**20
@@ -220,7 +221,8 @@ class _Along:
         total, multiple = [Fraction(0)], [Fraction(1, self.step), Fraction(-self._first, self.step)]
         for coefficient in form:
             total = _plus(_times(total, multiple), [Fraction(coefficient, _SCALE)])
-        return polynomial_text(self.dim.name, total)
+        powers = zip(range(len(total) - 1, -1, -1), total, strict=True)
+        return joined((coefficient, [(self.dim.name, power)] if power else []) for power, coefficient in powers if coefficient)
 
     def _product(self, powers: tuple[tuple[str, int], ...]) -> list[Fraction]:
         """A product of powers of sizes along this dimension, cached: the candidates have most of their terms in common."""
@@ -286,17 +288,6 @@ def _extend(intervals: list[PeakInterval], first: int, last: int, at: PeakPlace,
         intervals[-1] = PeakInterval(intervals[-1].first, last, at, expr)
     else:
         intervals.append(PeakInterval(first, last, at, expr))
-
-
-def polynomial_text(name: str, coefficients: Sequence[Fraction]) -> str:
-    """``3/2*B**2 + 5*B - 7`` of coefficients, the highest power first."""
-    terms = []
-    for power, coefficient in zip(range(len(coefficients) - 1, -1, -1), coefficients, strict=True):
-        number, symbol = str(abs(coefficient)), f"{name}**{power}" if power > 1 else name
-        text = number if power == 0 else symbol if number == "1" else f"{number}*{symbol}"
-        terms += [(" - " if coefficient < 0 else " + ") + text] if coefficient else []
-    written = "".join(terms)
-    return written.removeprefix(" + ").replace(" - ", "-", 1) if written.startswith(" - ") else written.removeprefix(" + ") or "0"
 
 
 # -- polynomials in one variable ----------------------------------------------------------------------------------------

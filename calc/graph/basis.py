@@ -18,6 +18,7 @@ from calc.dimensions import Dim, ordered_names
 from calc.errors import NapkinError, SpecError
 from calc.graph.folds import Basis as Basis
 from calc.graph.folds import Fold as Fold
+from calc.graph.folds import quotient_name
 from calc.symbolic.algebra import Algebra, Poly, to_sympy
 from calc.symbolic.expression import (
     Expression,
@@ -62,7 +63,7 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
             define[name] = str(dim.default)
         elif dim.multiple_of is not None and (dim.plus or not _divides_itself(dim.multiple_of, name)):
             part = dim.multiple_of
-            quotient = quotients.get((name, part), f"{name}_per_{part}")
+            quotient = quotients.get((name, part), quotient_name(name, part))
             inner = visit(quotient) if quotient in dims else _new(quotient)
             outer = str(part) if isinstance(part, int) else visit(part)
             define[name] = f"({outer})*({inner}) + {dim.plus}" if dim.plus else f"({outer})*({inner})"

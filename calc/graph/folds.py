@@ -59,9 +59,17 @@ class Basis:
         return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
 
 
+_PER = "_per_"
+
+
+def quotient_name(whole: str, part: str | int) -> str:
+    """The name ``d_per_h`` of the quotient ``d/h`` in a trace, where the model has no dimension for it."""
+    return f"{whole}{_PER}{part}"
+
+
 def named_quotient(name: str) -> Quotient | None:
-    """The quotient ``d/h`` that a trace names ``d_per_h``, since the model has no dimension for it."""
-    whole, per, part = name.partition("_per_")
+    """The quotient ``d/h`` that ``quotient_name`` names ``d_per_h``; None for any other name."""
+    whole, per, part = name.rpartition(_PER)
     return Quotient(Name(whole), Number(int(part)) if part.isdecimal() else Name(part)) if per and name.isidentifier() else None
 
 

@@ -131,8 +131,8 @@ class Attempts:
         error, shallow = judged.error, judged.evidence
         if not isinstance(error, CertificateError) or not isinstance(shallow, Shallow) or not is_of_peaks(error):
             return judged
-        without_peaks = replace(graph, unknown={**graph.unknown, **error.failures})
-        without_peaks = replace(without_peaks, certificates=(self.certifier.trace(plan.spec, graph, at),))
+        certificates = (self.certifier.trace(plan.spec, graph, at),)
+        without_peaks = replace(graph, unknown={**graph.unknown, **error.failures}, certificates=certificates)
         refusal = self._refuses(plan, without_peaks, replace(analysis, graph=without_peaks))
         return judged if refusal is None else _at_attempt(refusal, shallow.attempt, (*plan.failed, shallow.quantity))
 

@@ -18,6 +18,7 @@ from calc.dimensions import Dim, quotient
 from calc.errors import NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError
 from calc.graph import unbacked_sizes
 from calc.graph.basis import basis_of
+from calc.graph.folds import named_quotient, quotient_name
 from calc.graph.plan import DivisorSearch, Inferred, Level, Refusal, TracePlan, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.spec import Spec
@@ -279,26 +280,31 @@ def _whole(spec: Spec, symbol: str, part: str) -> tuple[str, str]:
     """The dimension that ``symbol`` is a quotient of, with what it must be a multiple of for ``part`` to divide the symbol: of ``k_per_2``,
     where ``k = d/h``, it is ``d``, and each head's share of it a multiple of twice ``part``."""
     name = _dimension(spec, symbol)
-    dim, by = spec.dimensions.get(name), symbol.rpartition("_per_")[2]
+    dim, named = spec.dimensions.get(name), named_quotient(symbol)
     divided = quotient(dim.default) if dim is not None and dim.tied else None
     if divided is not None:
         dividend, divisor = divided
         name = dividend if dividend in spec.dims and spec.dimensions[dividend].multiple_of == divisor else name
-    return name, str(int(part) * int(by)) if part.isdigit() and by.isdigit() else part
+    match named:
+        case Quotient(bottom=Number(int() as by)) if part.isdigit():
+            return name, str(int(part) * by)
+    return name, part
 
 
 def _in_dimensions(spec: Spec, text: str) -> str:
     """``text`` with ``(g*h_per_g)`` as ``h``, which the basis defines as that product."""
     for name, product in basis_of(spec.dimensions).define.items():
-        factors = sorted(re.sub(r"[() ]", "", product).split("*"))
-        if len(factors) > 1:
+        if factors := _factors(parse(product)):
             text = text.replace(f"({'*'.join(factors)})", name)
     return text
 
 
 def _dimension(spec: Spec, symbol: str) -> str:
     """The dimension that a symbol is, or is a quotient of; empty if none."""
-    return next((name for name in spec.dims if symbol == name or symbol.startswith(f"{name}_per_")), "")
+    match named_quotient(symbol):
+        case Quotient(Name(whole)) if symbol not in spec.dims or quotient(spec.dimensions[symbol].default):
+            return _dimension(spec, whole)
+    return symbol if symbol in spec.dims else ""
 
 
 def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> dict[str, Dim]:
@@ -337,7 +343,7 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
     """The dimension defined as ``whole/part``; a new one if the model has none."""
     dims = spec.dimensions
     of = f"{whole}/{part}"
-    name = next((n for n, d in dims.items() if d.tied and quotient(d.default) == (whole, part)), f"{whole}_per_{part}")
+    name = next((n for n, d in dims.items() if d.tied and quotient(d.default) == (whole, part)), quotient_name(whole, part))
     return name, dims.get(name, Dim(of, of, tied=True))
 
 

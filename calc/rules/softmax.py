@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from calc.rules.registry import Cost, Operator, rule
+from calc.rules.registry import Cost, Operator, Term, rule
 from calc.rules.shapes import each, reducing, split
 
 REFERENCE = "torch._decomp.decompositions."
+
+
+def _exponentials(op: Operator) -> tuple[Term, ...]:
+    """exp(x − max x) and its sum along dim."""
+    shape, dim = op.shape("self"), op.value("dim")
+    return reducing("max x", shape, dim), each("x − max x", shape), each("exp", shape), reducing("Σ exp", shape, dim)
 
 
 @rule(
@@ -16,16 +22,7 @@ REFERENCE = "torch._decomp.decompositions."
     shapes="x (*) → y (*).",
 )
 def softmax(op: Operator) -> Cost:
-    shape, dim = op.shape("self"), op.value("dim")
-    return Cost(
-        elementwise=(
-            reducing("max x", shape, dim),
-            each("x − max x", shape),
-            each("exp", shape),
-            reducing("Σ exp", shape, dim),
-            each("/ Σ exp", shape),
-        )
-    )
+    return Cost(elementwise=(*_exponentials(op), each("/ Σ exp", op.shape("self"))))
 
 
 @rule(
@@ -46,18 +43,8 @@ def softmax_backward(op: Operator) -> Cost:
     shapes="x (*) → y (*).",
 )
 def log_softmax(op: Operator) -> Cost:
-    shape, dim = op.shape("self"), op.value("dim")
-    remaining, _ = split(shape, dim)
-    return Cost(
-        elementwise=(
-            reducing("max x", shape, dim),
-            each("x − max x", shape),
-            each("exp", shape),
-            reducing("Σ exp", shape, dim),
-            each("log Σ exp", remaining),
-            each("− log Σ exp", shape),
-        )
-    )
+    remaining, _ = split(op.shape("self"), op.value("dim"))
+    return Cost(elementwise=(*_exponentials(op), each("log Σ exp", remaining), each("− log Σ exp", op.shape("self"))))
 
 
 @rule(

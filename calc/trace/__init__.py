@@ -118,9 +118,10 @@ def case_with_certificates(plan: TracePlan, general: Graph, requested: Mapping[s
     yield concrete_trace(plan.spec, general, requested)
     graph = attempt(plan, unrolls=True)
     if isinstance(graph, Graph):
-        certificates = [any_of[0] for any_of in certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)]
-        yield graph, certificates[::-1]
-        for at in certificates[::-1]:
+        each = certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)
+        certificates = [any_of[0] for any_of in reversed(each)]
+        yield graph, certificates
+        for at in certificates:
             yield concrete_trace(plan.spec, graph, at)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from calc.capacity.homework import Exercise, PlannedTraining, document, homework, one_sequence
+from calc.capacity.exercise import Exercise, document
+from calc.capacity.homework import PlannedTraining, homework, one_sequence
 from calc.capacity.questions.values import device_memory, read
 from calc.derive.result import Derivation
 from calc.errors import BadInputError

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from calc.pipeline.verdict import NOT_MEASURED
@@ -44,7 +43,7 @@ from reports.page.lecture import (
 )
 from reports.page.model import Badge, Command
 from reports.page.parts import BADGES, badge_of, formula, sentence, sizes_text
-from reports.page.steps import Anchors, step_view
+from reports.page.steps import Anchors, StepNotation, step_views
 from reports.typeset import expressions, numbers
 from reports.typeset.numbers import NBSP
 from reports.writers import html, markdown
@@ -300,19 +299,9 @@ def _number_leaf(value: Fraction) -> Expression:
 
 
 def _derived(number: str, derivation: SystemDerivation, anchors: Anchors) -> DerivedView:
-    sizes = {**derivation.sizes, **_quotients(derivation)}
-    views = tuple(
-        step_view(f"{number}.{i}", step, derivation.unit, sizes, {}, anchors, last=step is derivation.steps[-1])
-        for i, step in enumerate(derivation.steps, 1)
-    )
+    sizes = sizes_with_quotients(derivation.sizes, (tree for s in derivation.steps for tree in (s.before, s.after)))
+    views = tuple(step_views(number, derivation.steps, StepNotation(derivation.unit, sizes, anchors)))
     return DerivedView(f"{derivation.quantity} of {derivation.model}: {len(views)} steps", sizes_text(derivation.sizes), views)
-
-
-def _quotients(derivation: SystemDerivation) -> dict[str, int]:
-    """The sizes with the quotients that the trace named (``d_per_h``)."""
-
-    sized: Any = SimpleNamespace(sizes=dict(derivation.sizes))  # the only field that is read
-    return sizes_with_quotients(sized, (tree for s in derivation.steps for tree in (s.before, s.after)))
 
 
 def _check(c: SystemVerdict) -> CheckView:

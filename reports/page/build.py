@@ -17,6 +17,7 @@ from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError
 from calc.graph.exchanges import headlines, in_force
+from calc.graph.folds import named_quotient
 from calc.graph.guards import BRANCH, SPECIAL_CASE, Assumption
 from calc.graph.step import TracedDim
 from calc.hardware.accelerators import Accelerator
@@ -27,6 +28,7 @@ from calc.symbolic import latex, marks
 from calc.symbolic.expression import Compare, Expression, FunctionCall, Name, Remainder, walk
 from calc.symbolic.parser import free_names
 from calc.symbolic.tree import is_maximum
+from calc.symbolic.writer import as_text
 from reports.figures.drawn import UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import checks as check_rows
@@ -155,7 +157,7 @@ class PageContent:
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """Size of each name in ``shown``."""
-        return sizes_with_quotients(self.derivation, self.shown)
+        return sizes_with_quotients(self.derivation.sizes, self.shown)
 
     @cached_property
     def unbacked(self) -> list[str]:
@@ -367,9 +369,9 @@ def _symbol(dim: TracedDim, chosen: Mapping[str, int]) -> SymbolRow:
 
 
 def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
-    value = sizes.get(name)
-    dividend, _, part = name.partition("_per_")
-    return SymbolRow(formula(Name(name)), f"{dividend} divided by {part}", "count", or_unknown(value), "named by the trace")
+    quotient = named_quotient(name)
+    meaning = "" if quotient is None else f"{as_text(quotient.top)} divided by {as_text(quotient.bottom)}"
+    return SymbolRow(formula(Name(name)), meaning, "count", or_unknown(sizes.get(name)), "named by the trace")
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:

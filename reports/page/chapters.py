@@ -17,7 +17,7 @@ from calc.symbolic.tree import displayed, factored, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import alike_rows, at_hand, badge, capitalized, chapter_anchor, formula, reasons_once, several
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
-from reports.page.steps import Anchors, merged, named, step_view
+from reports.page.steps import Anchors, StepNotation, merged, named, step_views
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
 from reports.typeset.wording import place as place
@@ -33,9 +33,9 @@ ASIDE = frozenset({
 })  # fmt: skip
 
 
-def sizes_with_quotients(derivation: Derivation, shown: Iterable[Expression]) -> dict[str, int]:
+def sizes_with_quotients(of: Mapping[str, int], shown: Iterable[Expression]) -> dict[str, int]:
     """Sizes by name, with the quotients in the formulas that the trace named (``d_per_h`` is d/h)."""
-    sizes = dict(derivation.sizes)
+    sizes = dict(of)
     for tree in shown:
         for name in expressions.names(tree) - set(sizes):
             quotient = named_quotient(name)
@@ -136,11 +136,9 @@ def _steps(
     moments = all_moments.of(steps)
     steps = _largest_first(steps, moments)
     places = _places(steps, moments)
-    views = (
-        replace(step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]), folded=0 < place < len(moments))
-        for i, (s, place) in enumerate(zip(steps, places, strict=True), 1)
-    )
-    return steps, tuple(views), moments
+    views = step_views(number, steps, StepNotation(quantity.unit, sizes, anchors, moments))
+    folded = (replace(view, folded=0 < place < len(moments)) for view, place in zip(views, places, strict=True))
+    return steps, tuple(folded), moments
 
 
 def steps_of(derivation: Derivation, name: str) -> list[Step]:
@@ -166,7 +164,7 @@ def explanation(derivation: Derivation, name: str) -> Explanation:
     for earlier in names[: names.index(name)]:
         moments.of(steps_of(derivation, earlier))
     quantity = derivation[name]
-    sizes = sizes_with_quotients(derivation, (side for step in steps_of(derivation, name) for side in (step.before, step.after)))
+    sizes = sizes_with_quotients(derivation.sizes, (side for step in steps_of(derivation, name) for side in (step.before, step.after)))
     number = names.index(name) + 1
     steps, views, named_ = _steps(number, quantity, derivation, sizes, Anchors(), moments)
     closed_form = _closed_form(quantity, steps, named_, derivation)

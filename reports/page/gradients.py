@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.names import layer_of
 from calc.mathematics.autodiff.numeric import needed
-from reports.typeset.equations import EquationLine, Writer, relative
+from reports.typeset.equations import EquationLine, Writer
+from reports.typeset.tensor_names import TensorNames, relative
 
 FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
@@ -90,13 +91,12 @@ def entries(
         if isinstance(node.op, ir.Leaf) and target not in leaves:
             continue
         group = layer_of(place.module_path_of_reader(target))
-        writer = Writer(derived, latex, matrix, group)
+        writer = Writer(TensorNames(derived, group), latex, matrix)
         equation = writer.gradient(target)
         kind = PARAMETER if target in leaves else GRADIENT
         name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
         because = _because(derived, step.because, group)
-        unnamed = Writer(derived, False, matrix, group, unnamed=True)
-        compared = str(unnamed.gradient(target)) if group else "", tuple(unnamed.outside)
+        compared = _compared(derived, matrix, group, Writer.gradient, target)
         collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, writer.notes, _notation(writer), *compared))
     return collected
 
@@ -109,12 +109,22 @@ def _forward(derived: Derived, gradients: Sequence[int], matrix: bool, latex: bo
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
             group = layer_of(place.module_path(index))
-            unnamed, writer = Writer(derived, False, matrix, group, unnamed=True), Writer(derived, latex, matrix, group)
-            compared = str(unnamed.forward(index)) if group else "", tuple(unnamed.outside)
+            writer = Writer(TensorNames(derived, group), latex, matrix)
+            compared = _compared(derived, matrix, group, Writer.forward, index)
             equation = writer.forward(index)
             about = writer.notes, _notation(writer), *compared
             rows.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, (), False, *about))
     return rows
+
+
+def _compared(
+    derived: Derived, matrix: bool, group: str, write: Callable[[Writer, int], EquationLine], node: int
+) -> tuple[str, tuple[str, ...]]:
+    """An equation of a layer as text in which tensors of other layers have no name, and those names."""
+    if not group:
+        return "", ()
+    names = TensorNames(derived, group, unnamed=True)
+    return str(write(Writer(names, matrix=matrix), node)), tuple(names.outside)
 
 
 def _notation(writer: Writer) -> Notation:
@@ -186,7 +196,7 @@ class ChainRuleTerm:
 
 def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[ChainRuleTerm]:
     """The terms of the chain rule before simplification, from the loss backwards."""
-    writer, names = Writer(derived, latex, raw=True), derived.names_of_every_step
+    writer, names = Writer(TensorNames(derived, raw=True), latex), derived.names_of_every_step
     targets = None if only is None else _chained(derived, only)
     terms = []
     for share in derived.gradients.shares:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.capacity.homework import Exercise, ExerciseResult, ExerciseRow, ExerciseTable, largest_parts
+from calc.capacity.exercise import Exercise, ExerciseResult, ExerciseRow, ExerciseTable, largest_parts
 from calc.derive.result import Derivation
 from calc.options import Options
 from calc.symbolic import tree

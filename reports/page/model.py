@@ -25,10 +25,12 @@ class FormulaPieces(NamedTuple):
 
 @dataclass(frozen=True)
 class TypesetFormula:
-    """A formula as plain text, one for each term, and in LaTeX, which is made on first use: a terminal never needs it."""
+    """A formula as plain text, one for each term, and in LaTeX, which is made on first use: a terminal never needs it. ``labelled``: it is
+    a sum, and terms have labels."""
 
     plain: tuple[str, ...]
     write: Callable[[], FormulaPieces] = field(compare=False, repr=False)
+    labelled: bool = False
 
     @cached_property
     def _pieces(self) -> FormulaPieces:

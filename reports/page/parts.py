@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
-from calc.symbolic.expression import Expression, Number, Product
+from calc.symbolic.expression import Expression, Labelled, Number, Product, Sum, walk
 from calc.symbolic.tree import factored, parse
 from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
@@ -50,7 +50,8 @@ def badge_of(verdict: Any) -> Badge:
 
 def formula(tree: Expression, *, braces: bool = True) -> TypesetFormula:
     """A formula for all writers. Without ``braces``, labels are beside the terms instead of under them."""
-    return TypesetFormula(plain.terms(tree), partial(_pieces, tree, braces))
+    labelled = isinstance(tree, Sum) and any(isinstance(node, Labelled) for term in tree.terms for node in walk(term))
+    return TypesetFormula(plain.terms(tree), partial(_pieces, tree, braces), labelled)
 
 
 def stated_formula(expr: str | None) -> TypesetFormula | None:

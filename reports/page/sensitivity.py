@@ -15,7 +15,7 @@ from calc.derive.sensitivity import Doubling
 from calc.symbolic.expression import Name
 from reports.page.model import PageLink, StepView, TypesetFormula
 from reports.page.parts import ANSWERS, at_hand, formula, searched_sizes, several, share_if_known
-from reports.page.steps import Anchors, step_view
+from reports.page.steps import Anchors, StepNotation, step_views
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
 from reports.typeset.numbers import NBSP, PrintedAmount
@@ -183,7 +183,7 @@ def _thumb(number: str, comparison: RuleComparison, derivation: Derivation, size
     rule, ratio, steps = comparison.rule, comparison.ratio, comparison.steps
     assert comparison.value is not None  # it applies
     assert comparison.exact is not None
-    views = (step_view(f"{number}.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1))
+    views = step_views(number, steps, StepNotation(rule.unit, sizes, anchors))
     return RuleOfThumbView(
         number=number,
         name=rule.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from calc.derive.names import StepPlace
 from calc.derive.result import SUBSTITUTION, Step
@@ -39,25 +39,31 @@ class Anchors:
         return anchor
 
 
-def step_view(
-    number: str,
-    step: Step,
-    unit: Unit,
-    sizes: Mapping[str, int],
-    moments: Mapping[Expression, PeakCandidateView],
-    anchors: Anchors,
-    *,
-    last: bool,
-) -> StepView:
-    """The view of a step. Raises ``ValueError`` if its substituted formula does not equal its value."""
+@dataclass(frozen=True, slots=True)
+class StepNotation:
+    """What the steps of a quantity are written in: its unit, the sizes, the ids of the page, and the short names of peak candidates."""
+
+    unit: Unit
+    sizes: Mapping[str, int]
+    anchors: Anchors
+    moments: Mapping[Expression, PeakCandidateView] = field(default_factory=dict)
+
+
+def step_views(number: int | str, steps: Sequence[Step], notation: StepNotation) -> list[StepView]:
+    """The views of a chapter's steps. Raises ``ValueError`` if a substituted formula does not equal its value."""
+    return [_step_view(f"{number}.{i}", step, notation, last=step is steps[-1]) for i, step in enumerate(steps, 1)]
+
+
+def _step_view(number: str, step: Step, notation: StepNotation, *, last: bool) -> StepView:
+    moments = notation.moments
     moment = moments.get(step.after)
     before, after = _sides(step, moments, moment)
-    numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
+    numbers_in = _numbers_in(after, {**notation.sizes, **_values(moments)})
     _require_equal(step, numbers_in)
     before = by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
     return StepView(
         number=number,
-        anchor=anchors(_called(step)),
+        anchor=notation.anchors(_called(step)),
         title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
         rule=PageLink(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
@@ -65,7 +71,7 @@ def step_view(
         after=formula(after),
         because=sentence(step.because if moment is None or moment.base is None else moment.because),
         substituted=formula(numbers_in),
-        value=numbers.amount(step.value, unit),
+        value=numbers.amount(step.value, notation.unit),
         checked=_how_checked(step),
         last=last,
         tabled=moment is not None and moment.base is not None,

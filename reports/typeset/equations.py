@@ -3,23 +3,23 @@ a gradient that has no name stands inside the equation that reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import sympy as sp
 
 from calc.errors import listed
 from calc.mathematics.autodiff import ir
-from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.ir import Operand, argument, place
 from calc.mathematics.autodiff.reverse import GradientShare
-from calc.mathematics.autodiff.sizes import folded, in_dimensions
+from calc.mathematics.autodiff.sizes import INFINITY, folded, in_dimensions
 from reports.typeset.letters import Letters, contraction_flops_text, flops_text, shape_text
 from reports.typeset.matmuls import MatrixProduct, matrix_product
 from reports.typeset.padding import bounds
 from reports.typeset.scalars import Latex, Style, Text, raised
+from reports.typeset.sympy_text import IndexText, Written
+from reports.typeset.tensor_names import TensorNames
 
-_CLOSE = 90  # binds like one symbol
 _PRODUCT, _SUM = 50, 20
 OUTSIDE = "an element outside its tensor is 0"
 MERGED = "(a b) is one index over axes a and b, row-major"
@@ -28,22 +28,6 @@ INDICATOR = "[a = b] is 1 where a = b, else 0"
 RUNNING = "Σ_a≤b is a running sum: over all a up to b"
 TIES = "where several elements of a max-pool's window are the maximum, they share the gradient here; torch gives it to the first"
 NOISE = "noise is what a dropout or another operator draws at random, anew in each step"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A piece of an equation and how closely it holds together."""
-
-    text: str
-    binds: int = _CLOSE
-
-    @property
-    def is_product(self) -> bool:
-        return self.binds == _PRODUCT + 1
-
-    def within(self, level: int) -> str:
-        """The piece, in brackets where it would fall apart."""
-        return self.text if self.binds > level else f"({self.text})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +60,19 @@ _WITHOUT_INDICES = (ir.Contract, ir.Map, ir.Reduce, ir.Hold, ir.Leaf, ir.Literal
 
 
 class Writer:
-    """Writes the equations of one derivation, names relative to ``layer``; where ``unnamed``, tensors of other layers have no name and are
-    listed in ``others``; where ``raw``, as the chain rule gives them."""
+    """Writes the equations of one derivation, in index notation or, where they are true without indices, with ``matrix`` as matrices."""
 
-    def __init__(
-        self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "", unnamed: bool = False, raw: bool = False
-    ) -> None:
-        self._derived = derived
-        self._equations = derived.equations
+    def __init__(self, names: TensorNames, latex: bool = False, matrix: bool = False) -> None:
+        self._names = names
+        self._derived = names.derived
+        self._equations = names.derived.equations
         self._style: Style = Latex() if latex else Text()
         self._matrix = matrix
-        self._layer = layer
-        self._unnamed = unnamed
-        self._names = derived.names_of_every_step if raw else derived.names
-        self._letters = Letters(derived.program, frozenset(self._names.of.values()))
-        self._of_layer = {relative(name, layer) for name in self._names.of.values() if layer and name.startswith(f"{layer}.")}
-        self._gradients = {node: target for target, node in sorted(derived.gradients.of.items())} if raw else _by_node(derived)
+        self._letters = Letters(names.derived.program, names.all)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
         self._page = _Notation()
         self._products = False  # matmuls as matrices within an equation that has indices
-        self.outside: list[str] = []
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -136,10 +112,10 @@ class Writer:
     def _readable(self, write: Callable[[], EquationLine]) -> EquationLine:
         """An equation as matrices; with indices where it has anything but elementwise operations and products of two matrices: Σ_j,m,n X W
         would not say what of X is multiplied by what of W."""
-        outside = len(self.outside)
+        outside = len(self._names.outside)
         line = self._attempt(write)
         if self._matrix and self._page.needs_indices:
-            del self.outside[outside:]
+            del self._names.outside[outside:]
             self._matrix, self._products = False, True
             line = self._attempt(write)
             self._matrix, self._products = True, False
@@ -160,7 +136,7 @@ class Writer:
         step = self._derived.of[target]
         shape = self._equations[target].shape
         letters = ["0" if size == 1 else letter for size, letter in zip(shape, self._start(target), strict=True)]
-        left = self._indexed(self._style.gradient(self._called(target)), letters)
+        left = self._indexed(self._style.gradient(self._styled(target)), letters)
         if step.node is None:
             return EquationLine(left, "0", self._shape(target), sp.Integer(0))
         return self._of(left, step.node, target, letters)
@@ -168,17 +144,17 @@ class Writer:
     def share(self, share: GradientShare) -> EquationLine:
         """What one equation hands to one tensor that it reads."""
         letters = self._start(share.target)
-        left = self._indexed(self._style.gradient(self._called(share.target)), letters)
+        left = self._indexed(self._style.gradient(self._styled(share.target)), letters)
         if share.node is None:
             return EquationLine(left, "0", self._shape(share.target), sp.Integer(0))
         return self._of(left, share.node, share.target, letters)
 
     def _of(self, left: str, node: int, target: int, letters: list[str]) -> EquationLine:
         """The equation of a gradient; one that has a name already stands by that."""
-        alias = self._gradients.get(node)
+        alias = self._names.gradients.get(node)
         if alias is not None and alias != target:
             return EquationLine(left, self._reference(alias, letters), self._shape(target), sp.Integer(0))
-        if node in self._names.of:
+        if self._names.has(node):
             return EquationLine(left, self._name(node, letters), self._shape(target), sp.Integer(0))
         return self._equation(left, node, letters)
 
@@ -205,36 +181,13 @@ class Writer:
             index = waiting.pop()
             if index not in inlined:
                 inlined.append(index)
-                waiting += [s for s in ir.sources(self._equations[index].op) if self._is_inside(s)]
+                waiting += [s for s in ir.sources(self._equations[index].op) if self._names.is_inside(s)]
         return inlined
-
-    def _is_inside(self, node: int) -> bool:
-        names = self._names
-        return node not in names.of and node not in names.through and node not in self._gradients
 
     # -- references ---------------------------------------------------------------------------------------------------
 
-    def _called(self, node: int) -> str:
-        names = self._names
-        while node in names.through:
-            node = ir.sources(self._equations[node].op)[0]
-        written = names.of.get(node, f"#{node}")
-        shown = self._within_layer(node, written)
-        if self._unnamed and shown == written:
-            self.outside.append(written)
-            return "…"
-        return self._style.name(shown)
-
-    def _within_layer(self, node: int, written: str) -> str:
-        """The name of a tensor in its layer, unless that is the name of a size or of an index: W is the width of the image, b a row."""
-        shown, op = relative(written, self._layer), self._equations[node].op
-        if shown in self._of_layer and shown == written and not self._unnamed:
-            return f"model.{shown}"  # X of the model, where the layer has an X too
-        if shown == written or (len(shown) > 1 and shown not in self._derived.program.define):
-            return shown
-        if shown.isascii() and shown.islower() and isinstance(op, ir.Leaf) and op.role == "parameter":
-            shown = op.name.rpartition(".")[2]
-        return written if len(shown) == 1 and (shown.islower() or shown in self._derived.program.define) else shown
+    def _styled(self, node: int) -> str:
+        return self._style.name(self._names.called(node))
 
     def _indexed(self, name: str, letters: Sequence[str]) -> str:
         if self._matrix or not letters:
@@ -243,40 +196,22 @@ class Writer:
         return f"{name}[{','.join(letters)}]"
 
     def _name(self, node: int, letters: Sequence[str]) -> str:
-        return self._indexed(self._called(node), letters)
+        return self._indexed(self._styled(node), letters)
 
     def _reference(self, target: int, letters: Sequence[str]) -> str:
-        return self._indexed(self._style.gradient(self._called(target)), self._seen(target, letters))
-
-    def _seen(self, node: int, letters: Sequence[str]) -> list[str]:
-        """The letters of what ``node`` is only another view of."""
-        seen = self._resolved(Operand(node, tuple(range(len(letters)))), self._names.through)
-        return [letters[label] for label in seen.at]
-
-    def _resolved(self, operand: Operand, through: Collection[int]) -> Operand:
-        """The tensor that an operand is only another view of, and the labels of its axes."""
-        while operand.node in through:
-            op = self._equations[operand.node].op
-            source = op.operands[0] if isinstance(op, ir.Map) else Operand(ir.sources(op)[0], tuple(range(len(operand.at))))
-            operand = Operand(source.node, tuple(operand.at[label] for label in source.at))
-        return operand
-
-    def _plain(self, operand: Operand) -> Operand:
-        """An operand of the forward without the views before it."""
-        return self._resolved(operand, self._names.through if operand.node < self._derived.forward else ())
+        return self._indexed(self._style.gradient(self._styled(target)), self._names.seen(target, letters))
 
     def _tensor(self, node: int, letters: Sequence[str]) -> Written:
         """A tensor where another equation reads it."""
-        names = self._names
-        if node in self._gradients and not self._forward:
-            return Written(self._reference(self._gradients[node], letters))
-        if node in names.of:
+        if node in self._names.gradients and not self._forward:
+            return Written(self._reference(self._names.gradients[node], letters))
+        if self._names.has(node):
             op = self._equations[node].op
             if isinstance(op, ir.Leaf) and op.role == "random":
                 self._page.notes.setdefault(NOISE)
             return Written(self._name(node, letters))
-        if node in names.through and node < self._derived.forward:
-            source = self._plain(Operand(node, tuple(range(len(letters)))))
+        if self._names.is_view(node):
+            source = self._names.plain(Operand(node, tuple(range(len(letters)))))
             self._page.needs_indices |= source.at != tuple(range(len(letters)))
             return self._tensor(source.node, [letters[label] for label in source.at])
         return self._body(node, list(letters))
@@ -337,8 +272,8 @@ class Writer:
                 return Written(f"{self._style.word(f'arg{kind}')}_{','.join(run_over)} {self._operand(operand, every).within(_PRODUCT)}")
             case ir.Order(source, axis, descending):
                 keys = -argument(0) if descending else argument(0)
-                written = self._style.scalar(keys, {argument(0): self._tensor(source, every).within(_SUM + 5)}, False)[0]
-                return Written(f"{self._style.word('argsort')}_{every[axis]}({written})")
+                written = self._style.scalar(keys, {argument(0): self._tensor(source, every).bound(_SUM + 5)}, False)[0]
+                return Written(f"{self._style.word('argsort')}_{every[axis]}({written.text})")
             case ir.Hold(source, _):
                 return self._tensor(source, every)
             case ir.Leaf() | ir.Literal():
@@ -359,13 +294,13 @@ class Writer:
 
     def _matrices(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written | None:
         """A contraction in matrix notation; within an equation that has indices as an element of it: (A B)[j,m]."""
-        plain = [self._plain(o) for o in operands]
+        plain = [self._names.plain(o) for o in operands]
         if not (self._matrix or self._products) or len(plain) != 2:
             return None
         product = matrix_product(plain[0].at, plain[1].at, len(node.shape))
         if product is None or self._matrix:
             return None if product is None else self._product(product, plain, letters)
-        if product.batch or any(self._is_inside(o.node) for o in plain):
+        if product.batch or any(self._names.is_inside(o.node) for o in plain):
             return None
         self._matrix = True
         written = self._product(product, plain, letters).text
@@ -385,20 +320,22 @@ class Writer:
         return Written(self._style.times(" ").join(factors), _PRODUCT + 1)
 
     def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
-        self._page.needs_indices |= not all(_is_trailing(self._plain(o).at, len(node.shape)) for o in operands)
-        written, tight = [self._operand(operand, letters) for operand in operands], raised(expr)
-        parts = {argument(i): w.within(w.binds if w.is_product and argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
-        expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
-        text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
+        self._page.needs_indices |= not all(_is_trailing(self._names.plain(o).at, len(node.shape)) for o in operands)
+        written = [self._operand(operand, letters) for operand in operands]
+        tight = {argument(i) for i, w in enumerate(written) if w.binds == _PRODUCT + 1} & raised(expr)
+        parts = {argument(i): w.bound(_PRODUCT + 1 if argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
+        sizes = expr.free_symbols - parts.keys() - {INFINITY}
+        expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in sizes})
+        scalar, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
         self._page.notes |= dict.fromkeys(notes)
-        return Written(text, binds)
+        return scalar
 
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
         self._page.needs_indices |= bool(node.shape)  # of which axis it is
         if kind == "sum":
             return self._sum(node, operand, letters)
         inner, body = letters[len(node.shape) :], self._operand(operand, letters)
-        return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
+        return Written(f"{self._style.over(kind, inner)}({body.text})")
 
     def _sum(self, node: ir.Node, operand: Operand, letters: Sequence[str]) -> Written:
         """The sum over the inner axes; an axis of size 1 has the index 0 and is not summed over."""
@@ -428,7 +365,7 @@ class Writer:
             self._explain(OUTSIDE)
             return element
         conditions = [(coordinates[i], relation, self._size(number)) for i, relation, number in limits]
-        return Written(self._style.cases(element.text, conditions, self._style.scalar(op.fill, {}, False)[0]))
+        return Written(self._style.cases(element.text, conditions, self._style.scalar(op.fill, {}, False)[0].text))
 
     def _coordinate(self, coordinate: ir.Index | ir.Pick, letters: Sequence[str]) -> str:
         if isinstance(coordinate, ir.Pick):
@@ -436,11 +373,11 @@ class Writer:
         symbols = {place(i): sp.Symbol(letter) for i, letter in enumerate(letters)}
         indices = [term for term in sp.Add.make_args(coordinate.expr) if term.has(*symbols)]
         sizes = {s: in_dimensions(s, self._derived.program) for term in indices for s in term.free_symbols if s not in symbols}
-        moved = _tight(sp.Add(*indices).xreplace(symbols | sizes))
-        return _shifted(moved if indices else "", self._size(coordinate.expr - sp.Add(*indices)))
+        rest = in_dimensions(coordinate.expr - sp.Add(*indices), self._derived.program)
+        return IndexText().after(sp.Add(*indices).xreplace(symbols | sizes), rest)
 
     def _size(self, size: sp.Expr) -> str:
-        return _tight(in_dimensions(size, self._derived.program))
+        return IndexText().write(in_dimensions(size, self._derived.program))
 
     def _explain(self, notation: str) -> None:
         self._page.legend.setdefault(notation)
@@ -460,7 +397,7 @@ class Writer:
                 ):
                     shift = sp.expand(coordinate.expr - place(i))
                     if not any(shift.has(place(j)) for j in range(len(shape))):
-                        own.setdefault(i, _shifted(letter, self._size(-shift)))
+                        own.setdefault(i, IndexText().after(sp.Symbol(letter), in_dimensions(-shift, self._derived.program)))
                         self._explain(OUTSIDE)
         missing = [i for i in range(len(shape)) if i not in own]
         names = self._more([shape[i] for i in missing], [*letters, *own.values()])
@@ -492,38 +429,9 @@ class Writer:
             length = self._equations[part].shape[axis]
             own = "" if not letters else self._letters.more((length,), [*letters[:axis], *letters[axis + 1 :]])[0]
             tensors.append(self._tensor(part, [*letters[:axis], own, *letters[axis + 1 :]]).text)
-        return Written(f"[{'; '.join(tensors)}]", _CLOSE)
-
-
-def _tight(expr: sp.Expr) -> str:
-    return _signs(expr).replace(" ", "")
-
-
-def _signs(size: sp.Expr) -> str:
-    return str(size).replace("**", "^").replace("*", "·")
-
-
-def _shifted(index: str, shift: str) -> str:
-    """An index and what is added to it: i+k/2, j−1."""
-    if not index:
-        return shift
-    return index if shift == "0" else f"{index}{'' if shift.startswith('-') else '+'}{shift}"
+        return Written(f"[{'; '.join(tensors)}]")
 
 
 def _is_trailing(at: Sequence[int], rank: int) -> bool:
     """Whether a tensor with these labels has the last axes of ``rank``, in order, as broadcasting aligns them."""
     return tuple(at) == tuple(range(rank - len(at), rank))
-
-
-def relative(name: str, layer: str) -> str:
-    """A name as seen from within a layer."""
-    return name.removeprefix(f"{layer}.") if layer else name
-
-
-def _by_node(derived: Derived) -> Mapping[int, int]:
-    """Gradient nodes that have a name: the tensor nearest to the loss whose gradient they are."""
-    nearest: dict[int, int] = {}
-    for step in derived.steps:  # from the loss back
-        if step.node is not None and step.target in derived.names.of:
-            nearest.setdefault(step.node, step.target)
-    return nearest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import sympy as sp
@@ -10,8 +9,8 @@ import sympy as sp
 from calc.graph.forward import Program
 from calc.mathematics.autodiff.ir import Node
 from calc.mathematics.autodiff.sizes import in_dimensions
-from calc.symbolic.readable import superscript
 from reports.typeset.numbers import integer
+from reports.typeset.sympy_text import SizeText
 
 _SPARE = "ijnmpqruvwxyzacehklosgdft"
 # What a second axis of the same size is usually called.
@@ -76,8 +75,7 @@ def flops_text(expr: sp.Expr, program: Program) -> str:
 
 def axis_text(size: sp.Expr, program: Program) -> str:
     """The size of an axis, a sum from its highest power down: p² + 1."""
-    raised = re.sub(r"\*\*(\d+)", lambda power: superscript(int(power[1])), str(in_dimensions(size, program)))
-    return raised.replace("**", "^").replace("*", "·")
+    return SizeText().write(in_dimensions(size, program))
 
 
 def shape_text(sizes: Sequence[sp.Expr], program: Program) -> str:
@@ -116,15 +114,9 @@ def _terms(expr: sp.Expr, program: Program, number: Callable[[sp.Expr], str]) ->
 def _term(term: sp.Expr, places: Mapping[str, int], number: Callable[[sp.Expr], str]) -> str:
     coefficient, monomial = term.as_coeff_Mul()
     factors = () if monomial == 1 else sp.Mul.make_args(monomial)
-    written = [_factor(f) for f in sorted(factors, key=lambda f: (places.get(str(f.as_base_exp()[0]), len(places)), str(f)))]
+    written = [SizeText().write(f) for f in sorted(factors, key=lambda f: (places.get(str(f.as_base_exp()[0]), len(places)), str(f)))]
     return "·".join([number(coefficient), *written] if coefficient != 1 or not written else written)
 
 
 def _grouped(number: sp.Expr) -> str:
     return integer(int(number)) if number.is_Integer else str(number)
-
-
-def _factor(factor: sp.Expr) -> str:
-    base, power = factor.as_base_exp()
-    text = str(base) if base.is_Symbol or base.is_Integer else f"({base})"
-    return text if power == 1 else f"{text}{superscript(int(power))}" if power.is_Integer and power > 0 else f"{text}^({power})"

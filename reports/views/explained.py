@@ -13,7 +13,7 @@ from reports.page.coverage import CoverageSection, LedgerRow
 from reports.page.model import StepView, TypesetFormula
 from reports.page.parts import at_hand, term_row
 from reports.page.sensitivity import assumption_row, rule_verdict
-from reports.page.steps import Anchors, step_view
+from reports.page.steps import Anchors, StepNotation, step_views
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount, percent
 from reports.typeset.wording import unbroken, undivided
@@ -68,8 +68,8 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
     if comparison.ratio is not None:
         out.line(f"error {percent(comparison.ratio - 1, signed=True)}: {rule_verdict(comparison.ratio, comparison.gross)}")
     steps = comparison.steps
-    sizes, anchors = sizes_with_quotients(derivation, (side for step in steps for side in (step.before, step.after))), Anchors()
-    _show_steps([step_view(f"1.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)], out)
+    sizes = sizes_with_quotients(derivation.sizes, (side for step in steps for side in (step.before, step.after)))
+    _show_steps(step_views(1, steps, StepNotation(rule.unit, sizes, Anchors())), out)
     if not steps and comparison.value is not None and comparison.exact is not None:
         both = (amount(numbers.amount(n, rule.unit)) for n in (comparison.value, comparison.exact))
         estimate, exact = both
@@ -110,7 +110,7 @@ def _show_step(step: StepView, out: Terminal) -> None:
 def _lines(formula: TypesetFormula) -> Sequence[str]:
     """A long sum with labels in a line for each term."""
     joined = text(formula)
-    return formula.plain if len(joined) > _SIDE_BY_SIDE and any(term.endswith("]") for term in formula.plain) else (joined,)
+    return formula.plain if len(joined) > _SIDE_BY_SIDE and formula.labelled else (joined,)
 
 
 def _show_total(name: str, explained: Explanation, value: PrintedAmount, out: Terminal) -> None:

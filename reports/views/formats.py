@@ -22,6 +22,12 @@ def reading(value: Fraction | None) -> str:
     """All digits of an exact number where they are few, else the first nine of them behind a sign that says so."""
     if value is None:
         return "–"
+    digits, exact = _digits(value)
+    return digits if exact else f"≈ {digits}"
+
+
+def _digits(value: Fraction) -> tuple[str, bool]:
+    """The digits of ``reading``, and whether they are all."""
     with localcontext() as context:
         context.prec = _FIGURES if "/" in decimal(value) else _MOST
         quotient = Decimal(value.numerator) / Decimal(value.denominator)
@@ -31,7 +37,7 @@ def reading(value: Fraction | None) -> str:
             quotient = Decimal(value.numerator) / Decimal(value.denominator)
         plain = -5 <= quotient.adjusted() < _MOST
         text = f"{quotient.normalize():f}" if plain else f"{quotient.normalize():E}".replace("E+", "e").replace("E", "e")
-    return text if exact else f"≈ {text}"
+    return text, exact
 
 
 def shown(number: FormatNumber | None) -> str:
@@ -70,8 +76,8 @@ def show(layout: Format, encoding: Encoding | None, out: Terminal) -> None:
 
 
 def _equals(value: Fraction) -> str:
-    written = reading(value)
-    return written if written.startswith("≈") else f"= {written}"
+    digits, exact = _digits(value)
+    return f"{'=' if exact else '≈'} {digits}"
 
 
 def _show_number(layout: Format, encoding: Encoding, out: Terminal) -> None:

@@ -13,6 +13,7 @@ from calc.symbolic.assignments import TYPED, sizes_text
 from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups, together
 from reports.typeset.equations import Writer
 from reports.typeset.letters import flops_text
+from reports.typeset.tensor_names import TensorNames
 from reports.writers.terminal import Terminal
 
 # -- on a terminal ---------------------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
 
 def _show_chain(derived: Derived, only: str | None, out: Terminal) -> None:
     _say(out, "\nForward, step by step", "bold")
-    writer = Writer(derived, raw=True)
+    writer = Writer(TensorNames(derived, raw=True))
     for index in needed(derived.equations, [derived.loss]):
         if index in derived.names_of_every_step.of and not isinstance(derived.equations[index].op, ir.Leaf | ir.Literal):
             equation = writer.forward(index)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc.capacity.homework import Exercise, ExerciseRow, ExerciseTable, PlannedTraining, homework, largest_batch
+from calc.capacity.exercise import Exercise, ExerciseRow, ExerciseTable
+from calc.capacity.homework import PlannedTraining, homework, largest_batch
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
 from calc.symbolic.exact import evaluate_text

@@ -138,15 +138,12 @@ def _part(module_path: str, state: State, called: Mapping[str, str], sizes: Mapp
 
 
 def _simplified(closed: Expression | None, second: float, sizes: Mapping[str, int]) -> str | None:
-    """A closed form in the sizes, simplified; empty where it contains anything else than an expression of sizes, or has another value than
-    the moment."""
+    """A closed form in the sizes, simplified; None where it has another value than the moment."""
     if closed is None:
         return None
     import sympy as sp
 
     names = {*names_in(closed)} - {"pi"}
-    if any(name.startswith("second_moment_") for name in names) or names & {"P2", "S"}:
-        return None
     numbers = SympyFunctions({"pi": sp.pi, **{name: symbol(name) for name in names}}, {"sqrt": sp.sqrt, "asin": sp.asin})
     form = sp.cancel(sp.nsimplify(closed.value_in(numbers), rational=True))
     at = {symbol(name): sizes[name] for name in names & sizes.keys()}

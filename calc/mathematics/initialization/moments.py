@@ -30,12 +30,14 @@ class Activation:
     """An elementwise function with its moments under a normal variable.
 
     ``mean`` and ``second`` are in terms of the variance ``q``, as a person would write them; ``None`` where only the integral stands.
+    ``variant``: which of the functions of that name.
     """
 
     name: str
     apply: Function
     mean: str | None = None
     second: str | None = None
+    variant: str = ""
 
     def mean_at(self, q: float) -> float:
         """E[f(x)] for x ~ N(0, q)."""
@@ -89,7 +91,7 @@ GELU = Activation(
     "q/sqrt(2*pi*(1 + q))",
     "q/4 + (q/(2*pi))*(asin(q/(1 + q)) + 2*q/((1 + q)*sqrt(1 + 2*q)))",
 )
-GELU_TANH = Activation("gelu, tanh form", _gelu_tanh)
+GELU_TANH = Activation("gelu", _gelu_tanh, variant=", tanh form")
 SILU = Activation("silu", lambda x: x * _sigmoid(x))
 SIGMOID = Activation("sigmoid", _sigmoid, "1/2")
 TANH = Activation("tanh", np.tanh, "0")

@@ -91,7 +91,7 @@ def _joined(step: BoundInstruction) -> State:
     text = " + ".join(f"{w:.6g} × {p.second:.6g}" for w, p in zip(shares, parts, strict=True))
     moments = Moments(mean, second, shared, all(p.normal for p in parts), frozenset({step.fresh}), text, (), step.label)
     names = {f"p{i}": part for i, part in enumerate(parts)}
-    return moments.saying(" + ".join(f"{w:.6g}*p{i}" for i, w in enumerate(shares)), **names).at_these_sizes().resting(FLAT)
+    return moments.saying(" + ".join(f"{w:.6g}*p{i}" for i, w in enumerate(shares)), **names).without_closed_form().resting(FLAT)
 
 
 def _product(step: BoundInstruction) -> State:
@@ -120,7 +120,7 @@ def _convolution(step: BoundInstruction) -> State:
         taps *= _inside(side, kernel, stride, padding, dilation, step.results[0][2 + axis])
     result = rules.affine(step, x, weight, weight.shape[1] * taps, f"({step.texts['weight'][1]})*{taps:.6g}", step.args.get("bias"))
     padded = taps != math.prod(weight.shape[2:])  # the number of taps then depends on the sizes
-    return result.at_these_sizes() if padded and isinstance(result, Moments) else result
+    return result.without_closed_form() if padded and isinstance(result, Moments) else result
 
 
 def _at(values: Any, axis: int) -> int:

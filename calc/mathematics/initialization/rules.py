@@ -70,9 +70,10 @@ def activation(step: BoundInstruction, x: Moments, f: Activation) -> State:
     if not x.normal or abs(x.mean) > 1e-9:
         return step.refuse("is applied to a value that is not close to normal with mean 0")
     mean, second = f.mean_at(x.second), f.second_at(x.second)
-    text = f"E[{f.name}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second}" if f.second else "")
+    text = f"E[{f.name}{f.variant}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second}" if f.second else "")
     moments = Moments(mean, second, f.cross_at(x.second, min(max(x.shared, 0.0), x.second)), False, x.sources, text, x.rests, step.label)
-    return moments.resting(WIDE).saying(f.second or f"second_moment_{f.name.partition(',')[0]}(q)", q=x)
+    moments = moments.resting(WIDE)
+    return moments.saying(f.second, q=x) if f.second else moments.saying(f"second_moment_{f.name}(q)", q=x).without_closed_form()
 
 
 def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> State:
@@ -93,7 +94,7 @@ def added(step: BoundInstruction, x: Moments, y: Moments, sign: float = 1.0) -> 
     shared = x.shared + y.shared + 2 * cross
     moments = Moments(x.mean + sign * y.mean, second, shared, normal, x.sources | y.sources, text, rests, step.label)
     if cross:
-        return moments.saying(f"x + y + {2 * cross:.6g}", x=x, y=y).at_these_sizes()
+        return moments.saying(f"x + y + {2 * cross:.6g}", x=x, y=y).without_closed_form()
     return moments.saying("x + y", x=x, y=y)
 
 
@@ -141,7 +142,7 @@ def of_even(step: BoundInstruction, x: Moments, f: Callable[[float], float]) -> 
         return step.refuse("is applied to a value that is not a mean over features")
     value = f(x.mean)
     moments = replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", module_path=step.label)
-    return moments.saying(f"{value**2:.6g}").at_these_sizes()
+    return moments.saying(f"{value**2:.6g}").without_closed_form()
 
 
 def squared(step: BoundInstruction, x: Moments) -> State:
@@ -217,7 +218,7 @@ def averaged(step: BoundInstruction, q: State, k: State, v: State, scale: float,
     text = f"E[Σ p²] × {alone:.6g} + {v.shared:.6g}: scores of variance {variance:.4g}, {keys} keys{', causal' if causal else ''}"
     rests = tuple(dict.fromkeys((*q.rests, *k.rests, *v.rests)))
     moments = Moments(v.mean, second, shared, False, frozenset({step.fresh}), text, rests, step.label)
-    return moments.resting(FLAT).saying("v*P2 + (1 - P2)*S", v=v)
+    return moments.resting(FLAT).saying("v*P2 + (1 - P2)*S", v=v).without_closed_form()
 
 
 ACTIVATIONS: dict[str, Activation | Callable[[dict[str, Any]], Activation]] = {

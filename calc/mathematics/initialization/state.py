@@ -66,8 +66,8 @@ class Moments:
         equation = substitute(form, {name: _named(part) for name, part in parts.items()})
         return replace(self, equation=equation, closed=closed if short else None)
 
-    def at_these_sizes(self) -> Moments:
-        """Without a closed form: its equation has numbers that depend on the sizes."""
+    def without_closed_form(self) -> Moments:
+        """Its equation has numbers that depend on the sizes, or integrals, or moments that are not of one value."""
         return replace(self, closed=None)
 
     def resting(self, *assumptions: str) -> Moments:

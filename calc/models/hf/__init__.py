@@ -119,11 +119,10 @@ def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
     k = dims.get("k")
     if k is None or k.tied or k.default != "d/h" or "d" not in dims:
         return {}
-    try:
-        sizes = resolve(dims, {})
-    except DimensionError:
-        return {}  # ``_check_at`` reports it
-    small = dict(tried) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
+    sizes = _own_sizes(dims)
+    if not sizes:
+        return {}
+    small = dict(tried) | _free(_narrow(sizes, layout, dims), dims)
     other_width = small | {"d": 2 * small["d"]}
     needs = not _runs(source, task, layout, dims, other_width) and _runs(source, task, layout, dims, small)
     return {"d": replace(dims["d"], multiple_of="h", because=HEADS), "k": replace(k, tied=True)} if needs else {}
@@ -134,15 +133,14 @@ def _equal_towers(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
     multiplies the vectors of both towers."""
     towers = [name[:-1] for name in dims if name.endswith("_d") and f"{name[:-1]}h" in dims]
     equal = [tower for tower in towers if all(n in dims and dims[tower + n].default == dims[n].default for n in ("d", "h"))]
-    try:
-        sizes = resolve(dims, {})
-    except DimensionError:
-        return {}  # ``_check_at`` reports it
+    sizes = _own_sizes(dims)
+    if not sizes:
+        return {}
     made: dict[str, Dim] = {}
     for tower in equal:
         narrow = _narrow(sizes, layout, dims)
         alike = narrow | {tower + n: narrow[n] for n in ("d", "h")}
-        small = {**task.small(config), **{name: size for name, size in alike.items() if name in dims and not dims[name].tied}}
+        small = {**task.small(config), **_free(alike, dims)}
         apart = small | {f"{tower}d": 2 * narrow["d"]}
         if not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small):
             shared = [n for n in ("d", "h", "k") if n in dims and tower + n in dims]
@@ -158,13 +156,10 @@ def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mappi
     own = getattr(config, layout.path) if layout.path else config
     groups = {v for name, v in own.__dict__.items() if "group" in name and name not in FIELDS.groups_of_experts and is_size(v) and v > 1}
     heads = [name for name in dims if (name == "h" or name.endswith("_heads")) and not dims[name].tied and dims[name].multiple_of is None]
-    if not groups or not heads:
+    sizes = _own_sizes(dims)
+    if not groups or not heads or not sizes:
         return {}
-    try:
-        sizes = resolve(dims, {})
-    except DimensionError:
-        return {}  # ``_check_at`` reports it
-    narrow = {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
+    narrow = _free(_narrow(sizes, layout, dims), dims)
 
     def runs(name: str, count: int) -> bool:
         width = {"d": sizes["d"] // sizes["h"] * count} if "d" in dims and name == dims["d"].multiple_of else {}
@@ -175,6 +170,19 @@ def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mappi
         if sizes[name] % group == 0 and not runs(name, group + 1) and runs(name, 2 * group) and runs(name, 3 * group):
             grouped[name] = replace(dims[name], multiple_of=group, because=f"heads are in {group} equal groups")
     return grouped
+
+
+def _own_sizes(dims: Mapping[str, Dim]) -> dict[str, int]:
+    """The sizes of the config; empty if they do not fit together, which ``_check_at`` reports."""
+    try:
+        return resolve(dims, {})
+    except DimensionError:
+        return {}
+
+
+def _free(sizes: Mapping[str, int], dims: Mapping[str, Dim]) -> dict[str, int]:
+    """Those of ``sizes`` that can be set."""
+    return {name: size for name, size in sizes.items() if name in dims and not dims[name].tied}
 
 
 def _without_memory(source: Source, config: Any) -> Any:

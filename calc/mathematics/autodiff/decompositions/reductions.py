@@ -10,7 +10,7 @@ import sympy as sp
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import Operand, argument
-from calc.mathematics.autodiff.sizes import product
+from calc.mathematics.autodiff.sizes import INFINITY, product
 from calc.mathematics.autodiff.views import AxisFactor, NodeView
 
 x, y = argument(0), argument(1)
@@ -175,7 +175,7 @@ def norm(call: OperatorCall) -> NodeView:
     axes = call.axes(view)
     order = call.number("p" if call.has("p") else "ord", 2)
     size = call.pointwise(sp.Abs(x), (view,))
-    if order.is_infinite or order.has(sp.Symbol("infinity", positive=True)):
+    if order.is_infinite or order.has(INFINITY):
         return reduce(call, size, axes, "max" if order.as_coeff_Mul()[0] > 0 else "min", _keep(call))
     if order == 0:
         return reduce(call, call.converter.truth(sp.Ne(x, 0), (view,)), axes, "sum", _keep(call))
@@ -230,7 +230,7 @@ def distances(call: OperatorCall) -> NodeView:
     order = call.number("p", 2)
     apart = call.pointwise(x - y, (NodeView(a.node, (*a.axes[:-1], (), a.axes[-1])), NodeView(b.node, (*b.axes[:-2], (), *b.axes[-2:]))))
     last = len(apart.axes) - 1
-    if order.has(sp.Symbol("infinity", positive=True)) or order == 0:
+    if order.has(INFINITY) or order == 0:
         raise call.refusal("its norm has order 0 or infinity")
     powers = call.pointwise(x**order if order.is_integer and order % 2 == 0 else sp.Abs(x) ** order, (apart,))
     total = reduce(call, powers, (last,))
