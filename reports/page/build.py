@@ -250,7 +250,6 @@ def build(content: PageContent) -> Page:
         not_covered=tuple(_not_covered(derivation, content.verdicts)),
         rules=rules.used([*content.steps, *(step for c in comparisons for step in c.steps)]),
         derivation_rules=rules.used(content.steps),
-        letters=rules.own_letters(content.steps, content.sizes),
         coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, content.checks)),
         commands=tuple(content.commands),

@@ -144,7 +144,8 @@ def by_operator(tree: Expression) -> Expression:
         if not operator:
             terms += group
         for some in _lines([term.label for term in group if operator and isinstance(term, Labelled)]):
-            terms.append(Labelled(_times(len(some), body), ", ".join(some), "" if operator == last else operator))
+            label = ", ".join(filter(None, some))
+            terms.append(Labelled(_times(len(some), body), label, "" if operator == last and label else operator))
             last = operator
         last = operator
     return Sum(tuple(terms))

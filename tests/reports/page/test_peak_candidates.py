@@ -19,7 +19,6 @@ from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
 from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
-from reports.page.rules import own_letters
 from reports.page.steps import by_operator
 from reports.writers import markdown
 
@@ -177,14 +176,6 @@ def test_an_operator_has_one_name_on_a_page(derivation: Derivation) -> None:
 
     assert r"\_log_softmax at (loss)" in text
     assert not re.search(r"(?<![\w\\])log_softmax", text)
-
-
-def test_letters_of_rules_that_are_also_sizes_are_told_apart(derivation: Derivation) -> None:
-    """V of softmax(Q Kᵀ) V is no vocabulary size; dO, T and h are in no rule by themselves."""
-    says = "In labels and reasons, letters are those of an operator's or the optimizer's rule: "
-
-    assert build(PageContent(derivation)).letters == f"{says}there V is a tensor or a size of the rule, not the size of this model."
-    assert own_letters(derivation.steps, ("T", "h", "L")) == ""
 
 
 def test_a_candidate_in_a_loop_is_explained_once(derivation: Derivation) -> None:
