@@ -70,8 +70,8 @@ class StepView:
     """A step of a derivation.
 
     ``alike``: patterns of the titles of ``others`` further steps that differ from it in their module path only, as ``more`` says.
-    ``same``: its two sides are written alike. ``same_reason``: reason, rule and check are those of the step before it. ``reason_of``: an
-    earlier step that has them. ``same_as``: the equal step of an earlier chapter.
+    ``same``: its two sides are written alike, but for the order of factors. ``same_reason``: reason, rule and check are those of the step
+    before it. ``reason_of``: an earlier step that has them. ``same_as``: the equal step of an earlier chapter.
     ``tabled``: its formula is in the table of peak candidates. ``folded``: it leads to a peak candidate that is not the largest.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -52,7 +53,8 @@ def step_view(
     """The view of a step. Raises ``ValueError`` if its substituted formula does not equal its value."""
     moment = moments.get(step.after)
     before, after = _sides(step, moments, moment)
-    numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
+    product = _reordered(before, after)
+    numbers_in = _numbers_in(product or after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
     before = by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
     return StepView(
@@ -69,8 +71,19 @@ def step_view(
         checked=_how_checked(step),
         last=last,
         tabled=moment is not None and moment.base is not None,
-        same=bare(before) == after,
+        same=product is not None or bare(before) == after,
     )
+
+
+def _reordered(before: Expression, after: Expression) -> Expression | None:
+    """``before`` as one product, if ``after`` has the same factors in another order: V (h k) for h k V, which needs no line."""
+    factors = _factors(before)
+    return Product(factors) if len(factors) > 1 and Counter(factors) == Counter(_factors(after)) else None
+
+
+def _factors(tree: Expression) -> tuple[Expression, ...]:
+    inner = bare(tree)
+    return tuple(factor for part in inner.factors for factor in _factors(part)) if isinstance(inner, Product) else (inner,)
 
 
 def _called(step: Step) -> str:
