@@ -58,11 +58,12 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """A reference inside the page (``target`` is an id), or a citation (``address`` is a URL)."""
+    """A reference inside the page (``target`` is an id, ``title`` says of what it is), or a citation (``address`` is a URL)."""
 
     words: str
     target: str = ""
     address: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,9 +270,8 @@ def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
             else:
                 before = shown[-1] if shown and shown[-1].same_as is None else None
                 first_view = reasons.setdefault(_reason(view), view)
-                reason_of = (
-                    PageLink(first_view.number, target=first_view.anchor) if first_view is not view and len(view.because) > _LONG else None
-                )
+                first_link = PageLink(first_view.number, target=first_view.anchor, title=first_view.title)
+                reason_of = first_link if first_view is not view and len(view.because) > _LONG else None
                 shown.append(replace(view, same_reason=before is not None and _reason(before) == _reason(view), reason_of=reason_of))
         deduplicated.append(replace(each, steps=tuple(shown)))
     return tuple(deduplicated)
