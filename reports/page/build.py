@@ -15,7 +15,7 @@ from calc.derive.peak_crossovers import PeakCrossovers
 from calc.derive.quantities import absent, applies, has_attention
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
-from calc.errors import BadInputError
+from calc.errors import BadInputError, listed
 from calc.graph.exchanges import headlines, in_force
 from calc.graph.guards import BRANCH, SPECIAL_CASE, Assumption
 from calc.graph.step import TracedDim
@@ -374,7 +374,8 @@ def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:
     reasons = {name: absent(name, derivation.options) for name in derivation}
     for reason in dict.fromkeys(filter(None, reasons.values())):
-        yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: not part of this step: {reason}."
+        absent_here = [name for name in derivation if reasons[name] == reason]
+        yield f"{listed(absent_here)} {'is' if len(absent_here) == 1 else 'are'} not part of this step: {reason}."
     for name in derivation:
         if derivation[name].text is None and applies(name, derivation[name].unknown, derivation.options):
             is_unknown = derivation[name].value is None
