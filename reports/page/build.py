@@ -54,6 +54,7 @@ from reports.page.peak import TARGET, PeakStory, peak_story
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
+from reports.page.same_steps import with_steps_once
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, numbers, plain
@@ -171,7 +172,7 @@ class PageContent:
         moments = PeakCandidates()
         numbered = enumerate(self.names, 1)
         drafts = (chapter(i, self.derivation[name], self.derivation, self.verdicts, self.sizes, anchors, moments) for i, name in numbered)
-        return with_references(with_tables_once(without_steps(each) if self.further else each for each in drafts))
+        return with_references(with_steps_once(with_tables_once(without_steps(each) if self.further else each for each in drafts)))
 
     def tiles(self) -> tuple[Tile, ...]:
         at = _other_sizes(self.derivation, self.checks)
@@ -232,7 +233,7 @@ def build(content: PageContent) -> Page:
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=content.symbols(),
         chapters=chapters,
-        steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
+        steps=numbers.integer(sum(c.count for c in chapters)),
         memory=memory(derivation, content.timeline, content.no_timeline, content.moves),
         equations=content.equations,
         peak=content.story,
