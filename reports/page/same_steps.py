@@ -38,9 +38,9 @@ def _formulas(step: StepView, quantity: str) -> object:
 def _differences(steps: Sequence[StepView], first: Sequence[StepView]) -> tuple[StepDifference, ...]:
     """What distinguishes the steps from those with the same formulas: labels and reasons, each with the steps that it is of."""
     differing: dict[StepDifference, list[str]] = {}
-    for step, other in zip(steps, first, strict=True):
-        labels = tuple(dict.fromkeys(pair for pair in zip(_labels(step), _labels(other), strict=True) if pair[0] != pair[1]))
-        if labels or (step.because, step.rule, step.badge) != (other.because, other.rule, other.badge):
+    for step, earlier in zip(steps, first, strict=True):
+        labels = tuple(dict.fromkeys(pair for pair in zip(_labels(step), _labels(earlier), strict=True) if pair[0] != pair[1]))
+        if labels or (step.because, step.rule, step.badge) != (earlier.because, earlier.rule, earlier.badge):
             difference = StepDifference((), labels, step.because, step.rule, step.badge, step.checked)
             differing.setdefault(difference, []).append(step.title)
     tensors = [step.title for step in steps if step.rule.words not in _OF_SEVERAL]
