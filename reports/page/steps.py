@@ -56,7 +56,8 @@ def step_view(
     product = _reordered(before, after)
     numbers_in = _numbers_in(product or after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
+    before = _without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before
+    before = by_operator(before, of_tensors=step.rule in _OF_TENSORS)
     return StepView(
         number=number,
         anchor=anchors(_called(step)),
@@ -145,18 +146,23 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
-def by_operator(tree: Expression) -> Expression:
+# Rules of steps whose labels are tensors of one parameter, of which several have its shape.
+_OF_TENSORS = ("optimizer state", "checkpoint")
+
+
+def by_operator(tree: Expression, *, of_tensors: bool = False) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it, and with equal terms of one
-    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x)."""
+    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x). ``of_tensors``: equal terms without an operator are one too."""
     if not isinstance(tree, Sum):
         return tree
     terms: list[Expression] = []
     last = ""
     for (operator, body), alike in itertools.groupby(tree.terms, _operator_and_body):
         group = [*alike]
-        if not operator:
+        joined = operator or (of_tensors and all(isinstance(term, Labelled) for term in group))
+        if not joined:
             terms += group
-        for some in _lines([term.label for term in group if operator and isinstance(term, Labelled)]):
+        for some in _lines([term.label for term in group if joined and isinstance(term, Labelled)]):
             label = ", ".join(filter(None, some))
             terms.append(Labelled(_times(len(some), body), label, "" if operator == last and label else operator))
             last = operator

@@ -16,7 +16,7 @@ from calc.derive.rules_of_thumb import compare
 from calc.pipeline import pipeline
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
+from calc.symbolic.expression import Expression, Labelled, Name, Number, Product, Sum, bare
 from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
 from reports.page.steps import by_operator
@@ -200,3 +200,13 @@ def test_equal_terms_of_one_operator_are_written_as_one() -> None:
         ("V*d", "sqrt", "√x"),
     ]
     assert by_operator(parts) == parts
+
+
+def test_equal_tensors_of_one_parameter_are_one_term() -> None:
+    """Both averages of AdamW have the shape of the parameter; its step counter, between them, has not."""
+    size = Product((Number(4), Name("d")))
+    tensors = Sum(tuple(Labelled(body, label) for body, label in ((size, "exp_avg"), (size, "exp_avg_sq"), (Number(4), "step"))))
+
+    joined = Sum((Labelled(Product((Number(2), *size.factors)), "exp_avg, exp_avg_sq"), Labelled(Number(4), "step")))
+    assert joined == by_operator(tensors, of_tensors=True)
+    assert tensors == by_operator(tensors)
