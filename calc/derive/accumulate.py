@@ -26,7 +26,7 @@ SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
 
-_TRAFFIC = AddendLabel("reads and writes")
+TRAFFIC = AddendLabel("reads and writes")
 # Labels of parameters: of all, and of those that one token uses.
 _ELEMENTS = AddendLabel("elements")
 EXPERTS, TABLE = AddendLabel("elements of a token's experts"), AddendLabel("elements of the table")
@@ -133,12 +133,12 @@ class Accumulator:
                 yield replace(entry, part=parts.of_saved(saved), uses=mine)
 
     def _checkpoint(self, trace: StepTrace) -> Iterator[CountedAddend]:
-        state = {t.storage: t for _, _, t in trace.state}
+        state, keys = {t.storage: t for _, _, t in trace.state}, {t.storage: key for _, key, t in trace.state}
         masters = {t.storage for _, t in trace.masters}
-        names = {t.storage: n for n, t in (*trace.buffers, *trace.masters, *trace.parameters)}
+        names = {t.storage: n for n, t in (*trace.buffers, *trace.masters, *trace.parameters, *((n, t) for n, _, t in trace.state))}
         tensors = {t.storage: t for t in (*state.values(), *(t for _, t in (*trace.buffers, *trace.masters, *trace.parameters)))}
         for index in dict.fromkeys((*trace.persistent, *sorted(masters), *sorted(state))):
-            kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
+            kind = keys.get(index, "master weight" if index in masters else "model")
             name, nbytes = names.get(index, trace.storages[index].name), self.read(trace.storages[index].nbytes)
             factors = self._byte_factors(nbytes, tensors.get(index))
             yield CountedAddend("checkpoint.bytes", name, "checkpoint", AddendLabel(kind), factors, Amount(nbytes, Unit.BYTE))
@@ -184,9 +184,14 @@ class Accumulator:
         for op in trace.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
+            matmuls = []
             for alike in self._addends_of(op, trace, _computes(op, forward)):
                 part = parts.of_operator(op, alike.quantity, alike.label, forward)
                 label = parts.label(part, alike.label)
+                if alike.quantity.endswith(".matmul"):
+                    matmuls.append(label.text)
+                if label == TRAFFIC and len(matmuls) == 1:
+                    label = replace(label, product=matmuls[0])
                 yield CountedAddend(alike.quantity, op.module_path, op.name, label, alike.factors, alike.amount, part)
 
     def _addends_of(self, op: Op, trace: StepTrace, computes: MatmulName) -> Sequence[CountedAddend]:
@@ -275,7 +280,7 @@ class Accumulator:
             products = Counter((item_size(view.dtype), *_distinct_shape(view)) for view in self._transfers(op, cost))
             addends = tuple(product if times == 1 else (times, *product) for product, times in products.items())
             factors = addends[0] if len(addends) == 1 else (addends,)
-            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, _TRAFFIC, factors, moved)
+            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, TRAFFIC, factors, moved)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""

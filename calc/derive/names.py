@@ -13,7 +13,7 @@ class AddendLabel:
 
     ``dtype`` is that of a tensor; ``is_input``: the tensor is an input of the model. ``is_causal``: a matmul counts the positions of a
     causal mask alone. ``gradient``: a matmul of the backward computes ``dx`` or ``dw``. ``of_parameter``: a matmul multiplies by a
-    parameter, or is the gradient of one that does.
+    parameter, or is the gradient of one that does. ``product``: the matmul whose reads and writes are counted.
     """
 
     text: str
@@ -23,6 +23,7 @@ class AddendLabel:
     gradient: str = ""
     is_convolution: bool = False
     of_parameter: bool = False
+    product: str = ""
 
     def __str__(self) -> str:
         return f"{f'{self.dtype} ' if self.dtype else ''}{self.text}{' (causal)' if self.is_causal else ''}"

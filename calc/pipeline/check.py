@@ -323,7 +323,7 @@ def _because(
     small = [name for name in spec.check_at if name in moved and name not in given.keys() | own.keys()]
     reasons = [f"{', '.join(given)} as given"] if given else []
     if small:
-        reasons.append(f"{', '.join(small)} small, {spec.reduced}" if spec.reduced else f"{', '.join(small)} as the spec says (check_at)")
+        reasons.append(f"{', '.join(small)} small, {spec.reduced or 'as the model states for checks (check_at)'}")
     reasons += [f"{sizes_text(raised, PLAIN)}, the smallest at which the step runs as at the sizes of the derivation"] if raised else []
     special = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
     reasons += [f"{sizes_text({n: own[n] for n in special}, PLAIN)} as in the derivation, a special case"] if special else []

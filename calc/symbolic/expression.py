@@ -239,7 +239,8 @@ class OverLayers(_Node):
 
 
 class Labelled(_Node):
-    """``body`` with a label under a brace, which says where the addend comes from: of one that an ``operator`` has, ``mul: a · b``."""
+    """``body`` with a label under a brace, which says where the addend comes from: of one that an ``operator`` has, ``mul: a · b``, or the
+    operator alone."""
 
     body: Expression
     label: str
@@ -252,7 +253,7 @@ class Labelled(_Node):
     @property
     def text(self) -> str:
         """The label as it is shown."""
-        return f"{self.operator}: {self.label}" if self.operator else self.label
+        return ": ".join(filter(None, (self.operator, self.label)))
 
     def value_in(self, arithmetic: Arithmetic[V]) -> V:
         return self.body.value_in(arithmetic)

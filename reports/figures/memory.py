@@ -61,17 +61,22 @@ def _drawn(peak: int, kinds: Mapping[str, int], devices: Sequence[Accelerator], 
         keys=tuple(_key(i, role, value, peak) for i, (role, value) in enumerate(kinds.items())),
         columns=(("Kind", "text"), ("Bytes", "number"), ("In larger units", "number"), ("Of the peak", "number")),
         rows=(
-            *((role, *_cells(value, peak)) for role, value in kinds.items()),
-            ("all: the peak", *_cells(peak, peak)),
-            *((f"{device.name}, {capacity(device.memory)}", *_cells(device.memory, peak)) for device in devices),
+            *((role, *_cells(value), numbers.percent(Fraction(value, peak))) for role, value in kinds.items()),
+            ("all: the peak", *_cells(peak), numbers.percent(Fraction(1))),
+            *((f"{device.name}, {capacity(device.memory)}", *_cells(device.memory), _filled(peak, device)) for device in devices),
         ),
         folded=f"{several(len(kinds), 'kind')}, the peak and the capacities in bytes",
     )
 
 
-def _cells(value: int, peak: int) -> tuple[str, ...]:
+def _cells(value: int) -> tuple[str, ...]:
     amount = numbers.amount(value, Unit.BYTE)
-    return amount.exact, ", ".join(amount.readings) or amount.text, numbers.percent(Fraction(value, peak))
+    return amount.exact, ", ".join(amount.readings) or amount.text
+
+
+def _filled(peak: int, device: Accelerator) -> str:
+    """How much of a device's memory the peak takes: a capacity is no part of the peak."""
+    return f"the peak is {numbers.percent(Fraction(peak, device.memory))} of it"
 
 
 # -- text ----------------------------------------------------------------------------------------------------------------

@@ -44,10 +44,14 @@ def thumbs(comparisons: Sequence[RuleComparison]) -> Figure:
 def _finding(errors: dict[str, Fraction], cancelling: set[str], scale: Fraction) -> str:
     near = [f"{name} (by cancellation)" if name in cancelling else name for name, off in errors.items() if abs(off) <= NEAR]
     names = f": {', '.join(near)}" if near else ""
-    farthest = max(errors, key=lambda name: abs(errors[name]))
-    of, verb = several(len(errors), "rule"), "is" if len(near) == 1 or len(errors) == 1 else "are"
-    text = f"{numbers.integer(len(near))} of {of} {verb} within {numbers.percent(NEAR)}{names}."
-    text += f" The largest error is that of {farthest}: {_off(errors[farthest])}."
+    farthest, within = max(errors, key=lambda name: abs(errors[name])), f"within {numbers.percent(NEAR)}"
+    if len(errors) == 1:
+        how = " only by cancellation" if cancelling else ""
+        text = f"{farthest} is {'' if near else 'not '}{within} of the exact count{how}: its error is {_off(errors[farthest])}."
+    else:
+        of, verb = several(len(errors), "rule"), "is" if len(near) == 1 else "are"
+        text = f"{numbers.integer(len(near))} of {of} {verb} {within}{names}."
+        text += f" The largest error is that of {farthest}: {_off(errors[farthest])}."
     beyond = [name for name, off in errors.items() if abs(off) > scale]
     if beyond:
         text += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'exceeds' if len(beyond) == 1 else 'exceed'} it."

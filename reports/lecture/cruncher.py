@@ -46,7 +46,7 @@ def _(lab: Lab) -> ClaimFinding:
     parameters = lab.derive("cruncher", None, **_SPEC)["parameters"]
     at_4 = f"{quantity(lab, 'parameters')} at D = 4 and two layers, {measured(lab, 'parameters')} in a real run"
     because = f"derived as {closed_form(parameters)}; {at_4}"
-    return same("D**2*L + D", parameters.text, because, _BY)
+    return same("D²·L + D", closed_form(parameters), because, _BY)
 
 
 @CRUNCHER.claim("cruncher-d2d", "It has D² + D parameters.")

@@ -15,7 +15,7 @@ from calc.derive.peak_crossovers import PeakCrossovers
 from calc.derive.quantities import absent, applies, has_attention
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
-from calc.errors import BadInputError
+from calc.errors import BadInputError, listed
 from calc.graph.exchanges import headlines, in_force
 from calc.graph.folds import named_quotient
 from calc.graph.guards import BRANCH, SPECIAL_CASE, Assumption
@@ -56,6 +56,7 @@ from reports.page.peak import TARGET, PeakStory, peak_story
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.report import AnswerRow, AssumptionRow, Page, SymbolRow, Tile
+from reports.page.same_steps import with_steps_once
 from reports.page.sensitivity import Doubled, crossover, dominant, doubled, doublings, inapplicable, thumbs
 from reports.page.steps import Anchors, with_references
 from reports.typeset import expressions, numbers, plain
@@ -173,7 +174,7 @@ class PageContent:
         moments = PeakCandidates()
         numbered = enumerate(self.names, 1)
         drafts = (chapter(i, self.derivation[name], self.derivation, self.verdicts, self.sizes, anchors, moments) for i, name in numbered)
-        return with_references(with_tables_once(without_steps(each) if self.further else each for each in drafts))
+        return with_references(with_steps_once(with_tables_once(without_steps(each) if self.further else each for each in drafts)))
 
     def tiles(self) -> tuple[Tile, ...]:
         at = _other_sizes(self.derivation, self.checks)
@@ -234,7 +235,7 @@ def build(content: PageContent) -> Page:
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=content.symbols(),
         chapters=chapters,
-        steps=numbers.integer(sum(1 + s.others for c in chapters for s in c.steps)),
+        steps=numbers.integer(sum(c.count for c in chapters)),
         memory=memory(derivation, content.timeline, content.no_timeline, content.moves),
         equations=content.equations,
         peak=content.story,
@@ -252,7 +253,6 @@ def build(content: PageContent) -> Page:
         not_covered=tuple(_not_covered(derivation, content.verdicts)),
         rules=rules.used([*content.steps, *(step for c in comparisons for step in c.steps)]),
         derivation_rules=rules.used(content.steps),
-        letters=rules.own_letters(content.steps, content.sizes),
         coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, content.checks)),
         commands=tuple(content.commands),
@@ -377,7 +377,8 @@ def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:
     reasons = {name: absent(name, derivation.options) for name in derivation}
     for reason in dict.fromkeys(filter(None, reasons.values())):
-        yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: not part of this step: {reason}."
+        absent_here = [name for name in derivation if reasons[name] == reason]
+        yield f"{listed(absent_here)} {'is' if len(absent_here) == 1 else 'are'} not part of this step: {reason}."
     for name in derivation:
         if derivation[name].text is None and applies(name, derivation[name].unknown, derivation.options):
             is_unknown = derivation[name].value is None

@@ -71,13 +71,14 @@ def chapter(
     rows = alike_rows(quantity.terms, quantity.value, derivation)
     shared_reason = reasons.pop() if len(reasons) == 1 else ""
     roles, throughout = _roles(quantity)
+    closed = _closed_form(quantity, steps, moments, derivation)
     return Chapter(
         number=str(number),
         anchor=chapter_anchor(quantity.name),
         quantity=quantity.name,
         aside=quantity.name in ASIDE,
         meaning=capitalized(quantity.meaning),
-        formula=_closed_form(quantity, steps, moments, derivation),
+        formula=closed,
         at_sizes=_largest(quantity, derivation),
         note=_largest_note(quantity),
         where=_where(quantity, sizes),
@@ -86,7 +87,7 @@ def chapter(
         unknown=quantity.unknown if quantity.value is None else quantity.reason,
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
-        steps=merged(number, views),
+        steps=_closing(merged(number, views), closed, PageLink(str(number), target=chapter_anchor(quantity.name))),
         terms=rows if shared_reason else reasons_once(rows),
         shared_reason=shared_reason,
         total=value.text if value is not None else "unknown",
@@ -106,6 +107,16 @@ def chapter(
             "untabled": "Steps of the other peak candidates that the table does not write from another one",
         },
     )
+
+
+def _closing(steps: tuple[StepView, ...], closed: TypesetFormula | None, equation: PageLink) -> tuple[StepView, ...]:
+    """The steps; the last one refers to the ``equation`` that has its second side."""
+    if not steps or steps[-1].after != closed or steps[-1].same or steps[-1].folded or len(steps[-1].after.plain) < _LONG_SUM:
+        return steps
+    return (*steps[:-1], replace(steps[-1], equation=equation))
+
+
+_LONG_SUM = 5  # terms that a line refers to rather than repeats
 
 
 def _table_title(quantity: Quantity, derivation: Derivation, shared_reason: str) -> str:

@@ -49,7 +49,7 @@ _SOME_BY_DATA = (
 
 # For a step without training, in place of the step and its optimizer.
 _FORWARD_ALONE = (
-    "The step is one forward and nothing else; peak memory is that of the second such forward.",
+    "The step is one forward and nothing else, its loss included; peak memory is that of the second such forward.",
     "No tensor is saved for backward, and no optimizer runs.",
     "Several forward passes at once, or results kept between them, raise the peak.",
 )

@@ -42,7 +42,8 @@ _GRADIENTS = "Gradients, from the loss back"
 @dataclass(frozen=True, slots=True)
 class EquationTable:
     """The equations of a ``layer``, which are those of the layers ``alike`` and of those in ``equal``. ``pattern``: what all layers in
-    ``alike`` match, where every layer that matches it has these equations. ``others``: layers that have them with other sizes."""
+    ``alike`` match, where every layer that matches it has these equations. ``others``: layers that have them with other sizes. ``beside``:
+    where those of no layer are listed: ``before h.*``."""
 
     direction: str
     layer: str
@@ -51,6 +52,7 @@ class EquationTable:
     equal: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
+    beside: str = ""
 
     @property
     def title(self) -> str:
@@ -58,7 +60,8 @@ class EquationTable:
         same = [*([self._alike] if self._alike else []), *self.equal]
         equal = f", as in {', '.join(same)}" if same else ""
         others = f"; with other sizes: {', '.join(self.others)}" if self.others else ""
-        return f"{self.direction}{layer}{equal}{others}"
+        beside = f", {self.beside}" if self.beside else ""
+        return f"{self.direction}{layer}{beside}{equal}{others}"
 
     @property
     def layers(self) -> str:
@@ -168,9 +171,19 @@ def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:
     parts = entries(derived, forward_only=mode != TRAIN), entries(derived, matrix=True, forward_only=mode != TRAIN)
     matrix = {id(entry): of for entry, of in zip(*parts, strict=True)}
     every = groups(parts[0])
-    for group in every:
+    for i, group in enumerate(every):
         shown = [matrix[id(entry)] if entry.equation.flops != 0 else entry for entry in group.entries]
-        yield _table(group, every, tuple(_row(entry) for entry in shown))
+        yield replace(_table(group, every, tuple(_row(entry) for entry in shown)), beside="" if group.layers else _beside(i, every))
+
+
+def _beside(i: int, every: Sequence[EquationGroup]) -> str:
+    """Between which layers the equations of no layer are listed, as there may be several groups of them; empty for a group alone."""
+    direction = _is_forward(every[i])
+    near = (every[:i][-1:], every[i + 1 :][:1])
+    before, after = ("".join(g.title for g in each if g.layers and _is_forward(g) == direction) for each in near)
+    if before and after:
+        return f"between {before} and {after}"
+    return f"after {before}" if before else f"before {after}" if after else ""
 
 
 def _table(group: EquationGroup, every: Sequence[EquationGroup], rows: tuple[EquationRow, ...]) -> EquationTable:

@@ -42,9 +42,9 @@ def _lighter(page: Page) -> Iterator[Page]:
 
 def _without_table(chapter: Chapter) -> Chapter:
     """The chapter without its table by module path, where its steps are elsewhere; that of a total has the terms of its first step."""
-    if chapter.quantity.endswith(".total") and chapter.steps and not chapter.aside:
+    if chapter.quantity.endswith(".total") and chapter.derived and not chapter.aside:
         return replace(chapter, terms=(), same_table=None)
-    if not chapter.aside or not chapter.terms or not chapter.steps:
+    if not chapter.aside or not chapter.terms or not chapter.derived:
         return chapter
     titles = {**chapter.titles, "aside": f"{chapter.titles['terms']} and {chapter.titles['aside']}"}
     return replace(chapter, terms=(), same_table=None, titles=titles)

@@ -267,7 +267,7 @@ def _simulated(timeline: Timeline) -> Iterator[str]:
     if any(phase == "optimizer" for phase, _, _ in timeline.phases):
         yield "Live bytes are those on the device: the optimizer's step counters are on the CPU unless it is fused."
     workspaces = " or ".join(f"{w.label} {bytes_text(w.nbytes)} ({w.when})" for w in WORKSPACES)
-    yield f"Library workspaces come on top: {workspaces}. CUDA kernels may save other tensors than the CPU kernels traced here."
+    yield f"Library workspaces come on top: {workspaces}. CUDA kernels may allocate other tensors than the CPU kernels traced here."
 
 
 def _finding(timeline: Timeline) -> str:

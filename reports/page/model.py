@@ -60,11 +60,12 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """A reference inside the page (``target`` is an id), or a citation (``address`` is a URL)."""
+    """A reference inside the page (``target`` is an id, ``title`` says of what it is), or a citation (``address`` is a URL)."""
 
     words: str
     target: str = ""
     address: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,9 @@ class StepView:
     """A step of a derivation.
 
     ``alike``: patterns of the titles of ``others`` further steps that differ from it in their module path only, as ``more`` says.
-    ``same``: its two sides are written alike. ``same_reason``: reason, rule and check are those of the step before it. ``reason_of``: an
-    earlier step that has them. ``same_as``: the equal step of an earlier chapter.
+    ``same``: its two sides are written alike, but for the order of factors. ``same_reason``: reason, rule and check are those of the step
+    before it. ``reason_of``: an earlier step that has them. ``same_as``: the equal step of an earlier chapter. ``equation``: its second
+    side, which is the closed form of its chapter.
     ``tabled``: its formula is in the table of peak candidates. ``folded``: it leads to a peak candidate that is not the largest.
     """
 
@@ -93,6 +95,7 @@ class StepView:
     same_reason: bool = False
     reason_of: PageLink | None = None
     same_as: PageLink | None = None
+    equation: PageLink | None = None
     tabled: bool = False
     folded: bool = False
     alike: tuple[str, ...] = ()
@@ -114,9 +117,36 @@ class StepView:
         return (("", self.before), *(("=", line) for line, last in zip(further, above, strict=True) if line.plain != last.plain))
 
     @property
+    def short_lines(self) -> tuple[tuple[str, TypesetFormula], ...]:
+        """``lines`` without the side that is the closed form of its chapter."""
+        return (self.lines[0], self.lines[-1]) if self.equation and len(self.lines) > 2 else self.lines
+
+    @property
     def short(self) -> bool:
         """Whether it fits on a line."""
         return not self.last and len(self.before.pieces) == len(self.after.pieces) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepDifference:
+    """What distinguishes steps from others with the same formulas: ``labels``, each with the one in whose place it is, and the reason.
+    ``titles`` of the steps; none where it is every step of a single tensor."""
+
+    titles: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    because: str
+    rule: PageLink
+    badge: Badge
+    checked: str
+
+
+@dataclass(frozen=True, slots=True)
+class SameSteps:
+    """The earlier chapter that has the ``count`` steps of another one, and in what they differ."""
+
+    link: PageLink
+    count: int
+    differences: tuple[StepDifference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +185,7 @@ class Chapter:
     For a maximum, ``at_sizes`` is the largest candidate, ``note`` names it, ``loops`` says what the names of candidates in a loop mean,
     and ``throughout`` has the bytes by role that all share. For a form by cases, ``where`` is the case that holds here and ``otherwise``
     the general form, unless that is a maximum.
-    ``same_table``: an earlier chapter whose table has the same rows.
+    ``same_table``: an earlier chapter whose table has the same rows; ``same_steps``: one that has its steps, which are then left out.
     """
 
     number: str
@@ -182,6 +212,17 @@ class Chapter:
     loops: str
     titles: Mapping[str, str]
     same_table: PageLink | None = None
+    same_steps: SameSteps | None = None
+
+    @property
+    def derived(self) -> bool:
+        """Whether it has steps, if in another chapter."""
+        return bool(self.steps) or self.same_steps is not None
+
+    @property
+    def count(self) -> int:
+        """Number of its steps, those that are shown once or in another chapter included."""
+        return self.same_steps.count if self.same_steps else sum(1 + step.others for step in self.steps)
 
     @property
     def leading(self) -> tuple[CandidateRow, ...]:

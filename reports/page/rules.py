@@ -5,12 +5,10 @@ Operators' rules are in the registry; ``STEP_RULES`` has the others, by which a 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calc.derive.result import Step
-from calc.errors import listed
 from reports.page import rule_table
 from reports.page.parts import rule_anchor, several
 
@@ -84,24 +82,6 @@ def used(steps: Sequence[Step]) -> tuple[RuleRow, ...]:
             uses[name] = uses.get(name, 0) + 1
     alone = {step.rule for step in steps}
     return tuple(_row(name, count, name not in alone) for name, count in uses.items())
-
-
-def own_letters(steps: Sequence[Step], sizes: Collection[str]) -> str:
-    """Which letters of the rules of ``steps`` are also letters of ``sizes``, so that a reader does not take the one for the other; empty
-    without any."""
-    rows = (row for row in used(steps) if rule_table.find(row.name) is not None)
-    reasons = (_ARTICLE.sub(" ", step.because) for step in steps if step.rule in ("saved tensor", "optimizer state"))
-    letters = {letter for text in (*(f"{row.statement}; {row.shapes}" for row in rows), *reasons) for letter in _LETTER.findall(text)}
-    shared = sorted(letters.intersection(sizes))
-    if not shared:
-        return ""
-    are, same = ("is a tensor or a size", "the size") if len(shared) == 1 else ("are tensors or sizes", "the sizes")
-    own = f"there {listed(shared)} {are} of the rule, not {same} of this model"
-    return f"In labels and reasons, letters are those of an operator's or the optimizer's rule: {own}."
-
-
-_ARTICLE = re.compile(r"\b[Aa]\b")  # "a storage counts once"
-_LETTER = re.compile(r"(?<![^\W\d])d?([A-Za-z])(?![A-Za-zℒ_])")  # K of K, Kᵀ and dK
 
 
 def _counted(operator: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -58,9 +59,11 @@ def _step_view(number: str, step: Step, notation: StepNotation, *, last: bool) -
     moments = notation.moments
     moment = moments.get(step.after)
     before, after = _sides(step, moments, moment)
-    numbers_in = _numbers_in(after, {**notation.sizes, **_values(moments)})
+    product = _reordered(before, after)
+    numbers_in = _numbers_in(product or after, {**notation.sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = by_operator(_without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before)
+    before = _without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before
+    before = by_operator(before, of_tensors=step.rule in _OF_TENSORS)
     return StepView(
         number=number,
         anchor=notation.anchors(_called(step)),
@@ -75,8 +78,19 @@ def _step_view(number: str, step: Step, notation: StepNotation, *, last: bool) -
         checked=_how_checked(step),
         last=last,
         tabled=moment is not None and moment.base is not None,
-        same=bare(before) == after,
+        same=product is not None or bare(before) == after,
     )
+
+
+def _reordered(before: Expression, after: Expression) -> Expression | None:
+    """``before`` as one product, if ``after`` has the same factors in another order: V (h k) for h k V, which needs no line."""
+    factors = _factors(before)
+    return Product(factors) if len(factors) > 1 and Counter(factors) == Counter(_factors(after)) else None
+
+
+def _factors(tree: Expression) -> tuple[Expression, ...]:
+    inner = bare(tree)
+    return tuple(factor for part in inner.factors for factor in _factors(part)) if isinstance(inner, Product) else (inner,)
 
 
 def _called(step: Step) -> str:
@@ -138,19 +152,25 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
-def by_operator(tree: Expression) -> Expression:
+# Rules of steps whose labels are tensors of one parameter, of which several have its shape.
+_OF_TENSORS = ("optimizer state", "checkpoint")
+
+
+def by_operator(tree: Expression, *, of_tensors: bool = False) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it, and with equal terms of one
-    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x)."""
+    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x). ``of_tensors``: equal terms without an operator are one too."""
     if not isinstance(tree, Sum):
         return tree
     terms: list[Expression] = []
     last = ""
     for (operator, body), alike in itertools.groupby(tree.terms, _operator_and_body):
         group = [*alike]
-        if not operator:
+        joined = operator or (of_tensors and all(isinstance(term, Labelled) for term in group))
+        if not joined:
             terms += group
-        for some in _lines([term.label for term in group if operator and isinstance(term, Labelled)]):
-            terms.append(Labelled(_times(len(some), body), ", ".join(some), "" if operator == last else operator))
+        for some in _lines([term.label for term in group if joined and isinstance(term, Labelled)]):
+            label = ", ".join(filter(None, some))
+            terms.append(Labelled(_times(len(some), body), label, "" if operator == last and label else operator))
             last = operator
         last = operator
     return Sum(tuple(terms))
@@ -262,9 +282,8 @@ def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
             else:
                 before = shown[-1] if shown and shown[-1].same_as is None else None
                 first_view = reasons.setdefault(_reason(view), view)
-                reason_of = (
-                    PageLink(first_view.number, target=first_view.anchor) if first_view is not view and len(view.because) > _LONG else None
-                )
+                first_link = PageLink(first_view.number, target=first_view.anchor, title=first_view.title)
+                reason_of = first_link if first_view is not view and len(view.because) > _LONG else None
                 shown.append(replace(view, same_reason=before is not None and _reason(before) == _reason(view), reason_of=reason_of))
         deduplicated.append(replace(each, steps=tuple(shown)))
     return tuple(deduplicated)

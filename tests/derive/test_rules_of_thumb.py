@@ -15,7 +15,7 @@ from calc import Dim
 from calc.derive.names import AddendLabel
 from calc.derive.result import QuantityTerm
 from calc.derive.rules_of_thumb import RULES, GrossErrors, compare, gross_errors, ranges
-from calc.derive.rules_of_thumb.assumptions import ComparedStep, Judgment, two_bytes
+from calc.derive.rules_of_thumb.assumptions import ComparedStep, Judgment, four_times_width, two_bytes
 from calc.derive.rules_of_thumb.exact import ExactCount
 from calc.graph.step import TracedDim
 from calc.symbolic import tree
@@ -209,17 +209,37 @@ def test_the_state_of_another_optimizer_is_not_adams():
 
     [judged] = {c.rule.name: c for c in compare(derivation)}["16 bytes per parameter"].assumptions
 
-    assert Judgment(False, "weights, gradients and optimizer state take 4 + 4 + 0 bytes per parameter") == judged.judgment
+    because = "weights, gradients and optimizer state take 4 + 4 + 0 bytes per parameter"
+    assert Judgment(False, because, Fraction(16 - 8, 8)) == judged.judgment
 
 
 def test_saved_tensors_of_four_bytes_are_not_of_two():
     """34·s·b·h counts 2 bytes an element: float32 takes 4, and integers, which no precision changes, do not count."""
     (of_float32, of_bfloat16) = (
-        two_bytes(ComparedStep(_deep_linear(dtype, "4*B*D*L"), 1, None)) for dtype in ("float32", "bfloat16")
+        two_bytes(ComparedStep(_deep_linear(dtype, "4*B*D*L"), 192, None)) for dtype in ("float32", "bfloat16")
     )
 
-    assert Judgment(False, "float32 tensors are saved, 4 bytes an element") == of_float32
+    because = "float32 tensors are saved, 4 bytes an element: with 2 bytes each, 96 bytes fewer"
+    assert Judgment(False, because, Fraction(-2, 4)) == of_float32  # of 4 · 2 · 12 · 2 = 192 bytes
     assert Judgment(True, "") == of_bfloat16
+
+
+def test_what_fused_attention_and_a_step_without_dropout_do_not_save_has_a_size(comparisons):
+    """In each of the sample's layers 5·a·s²·b bytes of scores, and 2·s·b·h of masks; those of the scores count once."""
+    judged = {a.statement: a.judgment for a in comparisons["34sbh + 5as²b"].assumptions}
+    sizes, exact = sample.derivation().sizes, comparisons["34sbh + 5as²b"].exact
+    B, T, d, h, L = (sizes[name] for name in "BTdhL")
+
+    assert Fraction(5 * h * T**2 * B * L, exact) == judged["attention scores are stored"].effect
+    assert Fraction(2 * T * B * d * L, exact) == judged["dropout on the attention scores and on both outputs of a layer"].effect
+
+
+def test_a_feed_forward_of_another_width_has_a_size(comparisons):
+    """16·s·b·h are 4·s·b·f at f = 4·d alone: f = 40 in place of 48 leaves 4·8·s·b less."""
+    derivation = sample.derivation(dims=tuple(replace(d, value=40) if d.name == "f" else d for d in sample.derivation().dims))
+    B, T, L = (derivation.sizes[name] for name in "BTL")
+
+    assert Fraction(4 * 8 * T * B * L, 1000) == four_times_width(ComparedStep(derivation, 1000, None)).effect
 
 
 def test_nearness_by_cancellation_is_called_so():

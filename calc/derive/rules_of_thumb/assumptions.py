@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb.differences import ADDED, DROPPED, NEAR, NOT_COMPUTED, OTHERWISE, REUSED, Difference
+from calc.symbolic.exact import evaluate_text
 from calc.symbolic.parser import free_names
 from calc.units import ITEM_SIZE
 
@@ -98,13 +99,30 @@ def two_bytes(step: ComparedStep) -> Judgment:
     if not formats or not set(formats) <= set(ITEM_SIZE):
         return Judgment(None, "the derivation does not name the formats of all saved tensors")
     wide = {name: ITEM_SIZE[name] for name in dict.fromkeys(formats) if name.startswith("float") and ITEM_SIZE[name] > 2}
-    return Judgment(not wide, "; ".join(f"{name} tensors are saved, {size} bytes an element" for name, size in wide.items()))
+    if not wide:
+        return Judgment(True, "")
+    saved = [(wide[label.dtype], expr) for term in terms for label, expr in term.addends if label.dtype in wide]
+    more = sum(evaluate_text(expr, step.derivation.sizes) * Fraction(size - 2, size) for size, expr in saved)
+    because = "; ".join(f"{name} tensors are saved, {size} bytes an element" for name, size in wide.items())
+    return Judgment(False, f"{because}: with 2 bytes each, {int(more):,} bytes fewer", _share(-more, step))
+
+
+# Korthikanti et al. 2022, section 4.1, says of which tensors 34·s·b·h and 5·a·s²·b are, in each layer: 16·s·b·h are the input of GeLU and
+# that of the second linear layer, 2·f elements of 2 bytes each; 2·s·b·h are the masks of the dropouts on both outputs. Of 5·a·s²·b, 2 are
+# the softmax, 1 is the mask of its dropout and 2 are the result of that.
 
 
 def dropout(step: ComparedStep) -> Judgment:
-    """Some operator of the step draws a dropout mask."""
-    runs = any("dropout" in row.operator or "bernoulli" in row.operator for row in step.derivation.coverage)
-    return Judgment(runs, "" if runs else "no dropout operator runs")
+    """Some operator of the step draws a dropout mask. The bytes on scores that are not stored are not those of a mask."""
+    if any("dropout" in row.operator or "bernoulli" in row.operator for row in step.derivation.coverage):
+        return Judgment(True, "")
+    if not stored_scores(step).met:
+        return Judgment(False, _NO_MASKS, _share(_in_layers("2*B*T*d", step), step))
+    because = f"{_NO_MASKS}, nor its 3·a·s²·b of a mask and a result on the scores"
+    return Judgment(False, because, _share(_in_layers("2*B*T*d + 3*h*T**2*B", step), step))
+
+
+_NO_MASKS = "no dropout operator runs: no layer saves the rule's 2·s·b·h bytes of masks"
 
 
 def four_times_width(step: ComparedStep) -> Judgment:
@@ -112,16 +130,32 @@ def four_times_width(step: ComparedStep) -> Judgment:
     sizes = step.derivation.sizes
     if "f" not in sizes:
         return Judgment(None, "this model has no f")
-    met = sizes["f"] == 4 * sizes["d"]
-    return Judgment(met, "" if met else f"f = {sizes['f']:,} and d = {sizes['d']:,}")
+    if sizes["f"] == 4 * sizes["d"]:
+        return Judgment(True, "")
+    because = f"f = {sizes['f']:,} and d = {sizes['d']:,}: the rule's 16·s·b·h bytes of the feed-forward are 4·s·b·f in each layer"
+    return Judgment(False, because, _share(_in_layers("B*T*(16*d - 4*f)", step), step))
 
 
 def stored_scores(step: ComparedStep) -> Judgment:
     """Some saved tensor has two axes of length T."""
     if not step.derivation.saved:
         return Judgment(None, "the derivation does not list the saved tensors")
-    met = any(tensor.shape.count("T") > 1 for tensor in step.derivation.saved)
-    return Judgment(met, "" if met else "no saved tensor has two axes of length T: attention is fused, and recomputes the scores")
+    if any(tensor.shape.count("T") > 1 for tensor in step.derivation.saved):
+        return Judgment(True, "")
+    because = (
+        "no saved tensor has two axes of length T: attention is fused, and recomputes the scores, the rule's 5·a·s²·b bytes in each layer"
+    )
+    return Judgment(False, because, _share(_in_layers("5*h*T**2*B", step), step))
+
+
+def _in_layers(nbytes: str, step: ComparedStep) -> Fraction:
+    """Bytes in all layers."""
+    return Fraction(evaluate_text(f"L*({nbytes})", step.derivation.sizes))
+
+
+def _share(error: Fraction | int, step: ComparedStep) -> Fraction | None:
+    """An error relative to the exact count."""
+    return Fraction(error) / step.exact if step.exact else None
 
 
 def only_layers(step: ComparedStep) -> Judgment:
@@ -142,10 +176,16 @@ def adam_bytes(step: ComparedStep) -> Judgment:
     each = [Fraction(nbytes, count) for nbytes in (step.exact - gradients - state, gradients, state)]
     met = any(all(abs(x - y) <= Fraction(y, 100) for x, y in zip(each, pattern, strict=True)) for pattern in _ADAM)
     written = " + ".join(f"{float(x):.3g}" for x in each)
-    return Judgment(met, "" if met else f"weights, gradients and optimizer state take {written} bytes per parameter")
+    if met:
+        return Judgment(True, "")
+    because = f"weights, gradients and optimizer state take {written} bytes per parameter"
+    return Judgment(False, because, _share(16 * count - step.exact, step))
 
 
 def adagrad(step: ComparedStep) -> Judgment:
-    """The optimizer is AdaGrad."""
+    """The optimizer is AdaGrad, which has one value for each parameter; the error of another is that of values counted at another rate."""
     name = step.derivation.options.get("optimizer", "")
-    return Judgment(name == "adagrad", "" if name == "adagrad" else f"the optimizer is {name}" if name else "no optimizer runs")
+    if name == "adagrad":
+        return Judgment(True, "")
+    because = f"the optimizer is {name}" if name else "no optimizer runs"
+    return Judgment(False, because, _no_difference(step, ADDED, OTHERWISE, REUSED).effect)

@@ -339,7 +339,8 @@ def _left(addends: Sequence[tuple[Addend, Fraction]]) -> list[Addend]:
 
 
 def _label(addend: Addend) -> str:
-    return f"{addend.label}{_IF_COMPUTED if addend.quantity == NOT_COMPUTED else ''}"
+    of = " of the optimizer" if addend.quantity == "optimizer_state.bytes" else ""  # float32 step
+    return f"{addend.label}{of}{_IF_COMPUTED if addend.quantity == NOT_COMPUTED else ''}"
 
 
 def _subtracted(addends: Sequence[Addend]) -> str:

@@ -44,7 +44,7 @@ class MadeFrom:
             case ir.Scatter():
                 return "summed"
             case ir.Reduce("sum", operand) if node.integral or self._is_choice(operand.node):
-                return "count"
+                return "group" if self._is_place(node) else "count"
             case ir.Map() if self._is_choice(node.index):
                 return "mask"
             case ir.Map() if node.integral:
@@ -54,6 +54,27 @@ class MadeFrom:
             case ir.Map(expr, (left, right)) if expr == argument(0) * argument(1):
                 return "weighted" if any(self._is_share(operand.node) for operand in (left, right)) else HIDDEN
         return HIDDEN
+
+    def told_apart(self, node: Node, name: str) -> str:
+        """Another name of a tensor of which there is one of this ``name`` before: by what it is taken from, ``picked_x``, or by what its
+        equation does, ``top_flat``; the name itself where neither is known."""
+        match node.op:
+            case ir.Order() | ir.Gather():
+                source = self._equations[ir.sources(node.op)[0]]
+                of = source.op.name.rpartition(".")[2] if isinstance(source.op, ir.Leaf) else self._called.get(source.index, "")
+                return f"{name}_{of}" if of and of not in name else name
+            case ir.Merge():
+                return f"{name}_flat"
+            case ir.Split():
+                return f"{name}_split"
+            case ir.Map(expr) if name == "index" and expr.is_Piecewise:
+                return f"{name}_wrapped"
+        return name
+
+    def _is_place(self, node: Node) -> bool:
+        """Whether a tensor says where others are read."""
+        readers = (reader.op for reader in self._readers.get(node.index, ()))
+        return any(isinstance(op, ir.Gather) and ir.Pick in map(type, op.coordinates) and op.source != node.index for op in readers)
 
     def _is_output(self, node: Node) -> bool:
         """Whether all that reads a tensor is outside the module that computes it."""

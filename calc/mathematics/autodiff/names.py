@@ -47,6 +47,8 @@ class NodeNames:
             else:
                 written = inputs.get(node.index) or _written(node, roles, made_from)
                 self._called[node.index] = written if isinstance(node.op, ir.Leaf) else written.removeprefix(_prefix(node))
+                if written in counts and not isinstance(node.op, ir.Leaf):
+                    written = _prefix(node) + made_from.told_apart(node, written.removeprefix(_prefix(node)))
                 counts[written] = counts.get(written, 0) + 1
                 alone = counts[written] == 1 and written not in sizes
                 self.of[node.index] = written if alone else f"{written}{counts[written]}"

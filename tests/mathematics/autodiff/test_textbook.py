@@ -200,6 +200,15 @@ def test_tensors_are_named_by_what_they_are_taken_from_or_for() -> None:
     assert not [name for name in forward if re.fullmatch(r"model\.layers\..*\bH\d*", name)]
 
 
+@pytest.mark.slow
+def test_a_second_tensor_of_a_name_says_what_it_is_of() -> None:
+    """A router sorts twice: experts for each token, then rows by expert. A number is left to what has no telling name."""
+    names = {name.rpartition(".")[2] for name in shown("mixtral")}
+
+    assert {"order", "order_top", "top", "top_flat", "sorted_top", "picked", "picked_x", "picked_P", "index_wrapped", "group"} <= names
+    assert {"S", "scaled", "masked", "Q_split"} <= names
+
+
 def test_layers_that_are_alike_are_shown_once() -> None:
     """Two layers of GPT-2, forward and back."""
     actual = groups(entries(calc.gradients(calc.load("gpt2"))))

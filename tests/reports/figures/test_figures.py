@@ -326,10 +326,12 @@ def test_the_finding_of_rules_counts_those_near_and_names_the_farthest(derivatio
 
 
 def test_the_finding_of_one_rule_is_of_one_rule(derivation: Derivation) -> None:
-    """Neither 1 rules nor 0 of 1 rules."""
+    """Neither 1 rules nor 0 of 1 rules; it is named with its error."""
     (applied, *_) = [c for c in compare(derivation) if c.applies and c.ratio is not None]
 
-    assert re.match("[01] of 1 rule is within ", thumbs((applied,)).finding)
+    name, off = re.escape(applied.rule.name), re.escape(numbers.percent(applied.ratio - 1, signed=True))
+    how = "(not )?within 5.0.% of the exact count( only by cancellation)?"
+    assert re.match(rf"{name} is {how}: its error is {off}\.", thumbs((applied,)).finding)
 
 
 def test_without_rules_there_are_no_bars() -> None:

@@ -51,7 +51,7 @@ def test_the_gradient_of_an_input_is_not_computed() -> None:
 def test_of_equal_layers_the_one_shown_is_named() -> None:
     """The first in the forward, the last in the backward: what they read is of the embedding and of the final norm."""
     section = model_section(gradients(calc.load("gpt2")))
-    forward, backward = (table for table in section.tables if "h.*" in table.title)
+    forward, backward = (table for table in section.tables if table.layer)
 
     assert ("Forward: transformer.h.0, as in every transformer.h.*", "mean_i(transformer.X[b,t,i])") == (
         forward.title,
@@ -61,6 +61,14 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
     assert ["L = 2 in these equations only; all other sizes are symbols.", "Inputs: i0 (B, T), i1 (B, T)."] == [
         note.replace(NBSP, " ") for note in section.notes
     ]
+
+
+def test_equations_of_no_layer_say_beside_which_layers_they_are() -> None:
+    """The embedding before the layers, the head after them; of the gradients the other way round."""
+    titles = [table.title for table in model_section(gradients(calc.load("gpt2"))).tables if not table.layer]
+
+    assert ["Forward, before transformer.h.*", "Forward, after transformer.h.*"] == titles[:2]
+    assert ["before transformer.h.*", "after transformer.h.*"] == [t.removeprefix("Gradients, from the loss back, ") for t in titles[2:]]
 
 
 def test_layers_that_are_alike_are_named_unless_they_are_all_of_a_pattern() -> None:

@@ -16,10 +16,9 @@ from calc.derive.rules_of_thumb import compare
 from calc.pipeline import pipeline
 from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
-from calc.symbolic.expression import Expression, Labelled, Name, Product, Sum, bare
+from calc.symbolic.expression import Expression, Labelled, Name, Number, Product, Sum, bare
 from reports.page.build import PageContent, build
 from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, monomials
-from reports.page.rules import own_letters
 from reports.page.steps import by_operator
 from reports.writers import markdown
 
@@ -179,14 +178,6 @@ def test_an_operator_has_one_name_on_a_page(derivation: Derivation) -> None:
     assert not re.search(r"(?<![\w\\])log_softmax", text)
 
 
-def test_letters_of_rules_that_are_also_sizes_are_told_apart(derivation: Derivation) -> None:
-    """V of softmax(Q Kᵀ) V is no vocabulary size; dO, T and h are in no rule by themselves."""
-    says = "In labels and reasons, letters are those of an operator's or the optimizer's rule: "
-
-    assert build(PageContent(derivation)).letters == f"{says}there V is a tensor or a size of the rule, not the size of this model."
-    assert own_letters(derivation.steps, ("T", "h", "L")) == ""
-
-
 def test_a_candidate_in_a_loop_is_explained_once(derivation: Derivation) -> None:
     """Which iteration a name without one means, and that the backward begins with the last layer."""
     chapters = {c.quantity: c for c in build(PageContent(derivation)).chapters}
@@ -209,3 +200,13 @@ def test_equal_terms_of_one_operator_are_written_as_one() -> None:
         ("V*d", "sqrt", "√x"),
     ]
     assert by_operator(parts) == parts
+
+
+def test_equal_tensors_of_one_parameter_are_one_term() -> None:
+    """Both averages of AdamW have the shape of the parameter; its step counter, between them, has not."""
+    size = Product((Number(4), Name("d")))
+    tensors = Sum(tuple(Labelled(body, label) for body, label in ((size, "exp_avg"), (size, "exp_avg_sq"), (Number(4), "step"))))
+
+    joined = Sum((Labelled(Product((Number(2), *size.factors)), "exp_avg, exp_avg_sq"), Labelled(Number(4), "step")))
+    assert joined == by_operator(tensors, of_tensors=True)
+    assert tensors == by_operator(tensors)

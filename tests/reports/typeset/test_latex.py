@@ -127,6 +127,12 @@ def test_a_sum_is_cut_before_each_operator():
     assert ["d", "+2\\,B", "-T"] == [as_latex(piece) for piece in latex.pieces(tree)]
 
 
+@pytest.mark.parametrize(("label", "written"), [("−[c = t] · dℒ", "−[c = t] · dℒ"), ("[a = b](c)", "(a = b)(c)"), ("x[i]", "x(i)")])
+def test_an_indicator_keeps_its_brackets(label, written):
+    """As tables write it; what could be a link does not."""
+    assert latex.text(label) == rf"\text{{{written}}}"
+
+
 @pytest.mark.parametrize("label", ["a_b $x$ \\evil{} `|` <b> [l](u) ~^#%&", "\x1b[31m", "a" * 500, "\u202e"])
 def test_a_hostile_label_stays_text(label):
     """Nothing in a label ends the text, the formula, a code span or a table cell; length is bounded."""

@@ -36,7 +36,7 @@ def attention(call: OperatorCall) -> list[Any]:
         call.equations.call(view.node, name)
     key, value = (_repeated(call, v, query) for v in (key, value))
     scores = contract(call, (query, key), ("bhsk", "bhtk"), "bhst", name="S")
-    scores = call.pointwise(scale * x, (scores,), name="S")
+    scores = call.pointwise(scale * x, (scores,), name="scaled")
     mask = next((name for name in ("attn_mask", "attn_bias") if call.has(name)), None)
     if mask is not None:
         scores = _masked(call, scores, call.tensor(mask))
@@ -65,11 +65,11 @@ def _repeated(call: OperatorCall, view: NodeView, query: NodeView) -> NodeView:
 
 def _masked(call: OperatorCall, scores: NodeView, mask: NodeView) -> NodeView:
     if call.equations[mask.node].integral:
-        return call.pointwise(where(sp.Ne(y, 0), x, -INFINITY), (scores, mask), name="S")
-    return call.pointwise(x + y, (scores, mask), name="S")
+        return call.pointwise(where(sp.Ne(y, 0), x, -INFINITY), (scores, mask), name="masked")
+    return call.pointwise(x + y, (scores, mask), name="masked")
 
 
 def _causal(call: OperatorCall, scores: NodeView) -> NodeView:
     """-∞ where the key is later than the query."""
     rows, columns = (positions(call, s) for s in scores.shape[-2:])
-    return call.pointwise(where(z <= y, x, -INFINITY), (scores, NodeView(rows.node, (*rows.axes, ())), columns), name="S")
+    return call.pointwise(where(z <= y, x, -INFINITY), (scores, NodeView(rows.node, (*rows.axes, ())), columns), name="masked")
