@@ -124,6 +124,18 @@ class Tied(nn.Module):
         return actual
 
 
+class OneRow(nn.Module):
+    """A table with one row, as of token types where there is one type, one whose row is for padding, and one with one column."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.types, self.padded, self.column = nn.Embedding(1, d), nn.Embedding(1, d, padding_idx=0), nn.Embedding(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        zeros = torch.zeros(x.shape[0], dtype=torch.long)
+        return x * self.types(zeros) + self.padded(zeros) * self.column(zeros + 2)
+
+
 class Scalar(nn.Module):
     """½(x·w - 5)²."""
 
@@ -209,6 +221,7 @@ MODELS = {
     "tied head": model(
         "tied", {"B": 2, "T": 3, "V": 7, "d": 5}, lambda n: Tied(n.V, n.d), lambda n: (torch.randint(n.V, (n.B, n.T)),), _next_token
     ),
+    "tables of one row": model("one row", {"B": 4, "d": 5}, lambda n: OneRow(n.d), _rows),
     "scalar": model("scalar", {"n": 3}, lambda n: Scalar(n.n), lambda n: (torch.randn(n.n),), lambda m, x: m(x)),
     "shuffled": model("shuffled", {"B": 4, "d": 5}, lambda n: Shuffled(n.d), _rows),
     "dropout": model("dropout", {"B": 4, "d": 5}, lambda n: After(nn.Dropout(0.4), n.d), _rows),

@@ -36,7 +36,7 @@ def trials(name: str, attention: str = "fused") -> list[Trial]:
 # The others take the same way through the same rules.
 QUICK = (
     "linear", "two-layer", "cruncher", "mlp with GELU", "mlp with ReLU", "layer norm", "rms norm", "cross-entropy",
-    "grouped-query attention", "convolution with batch norm", "tied head", "scalar", "dropout",
+    "grouped-query attention", "convolution with batch norm", "tied head", "tables of one row", "scalar", "dropout",
 )  # fmt: skip
 
 

@@ -34,10 +34,12 @@ def embedding(call: OperatorCall) -> NodeView:
     if padding >= 0 and call.converter.active(weight.node):
         weight = _without_padding_gradient(call, weight, padding)
     rank = len(call.equations[index.node].shape)
-    shape = (*call.equations[index.node].shape, weight.shape[1])
-    coordinates = (Pick(Operand(index.node, tuple(range(rank)))), Index(place(rank)))
-    node = call.equations.add(ir.Gather(weight.node, coordinates), shape)
-    return NodeView(node, (*index.axes, (AxisFactor(rank, weight.shape[1]),)))
+    read: tuple[Index | Pick, ...] = (Pick(Operand(index.node, tuple(range(rank)))), Index(place(rank)))
+    # An axis of one is none of the node's.
+    rows, columns = ((coordinate,) if axis else () for coordinate, axis in zip(read, weight.axes, strict=True))
+    width = tuple(AxisFactor(rank, weight.shape[1]) for _ in columns)
+    shape = (*call.equations[index.node].shape, *(factor.size for factor in width))
+    return NodeView(call.equations.add(ir.Gather(weight.node, (*rows, *columns)), shape), (*index.axes, width))
 
 
 def _without_padding_gradient(call: OperatorCall, weight: NodeView, row: int) -> NodeView:
