@@ -100,7 +100,7 @@ def test_widths_times_random_factors_are_those_of_the_module() -> None:
 
 @pytest.mark.slow
 def test_widths_times_many_random_factors_are_those_of_the_module() -> None:
-    _as_the_module(2_000, seed=1)
+    _as_the_module(400, seed=1)
 
 
 def test_order_of_operations_on_doubles_is_that_of_the_model() -> None:
