@@ -174,7 +174,7 @@ class _Mentioned(dict[str, Fraction]):
 
 
 def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a dimension's value is what its default expression gives at ``sizes``; the expected value of an unbacked one is rounded up."""
+    """Whether a dimension's value is what its default expression gives at ``sizes``, rounded up if unbacked."""
     if dim.tied or isinstance(dim.default, int):
         return dim.tied
     if not all(name in sizes for name in _mentioned(dim.default)):

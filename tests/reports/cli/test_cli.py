@@ -473,7 +473,8 @@ SELECTING = """
 import torch
 from calc import Spec
 
-spec = Spec("selecting", {"B": 11}, lambda n: torch.nn.Linear(1, 1), lambda n: (torch.randn(n.B, 1),), lambda model, x: model(x)[x > 0].sum())
+inputs, loss = lambda n: (torch.randn(n.B, 1),), lambda model, x: model(x)[x > 0].sum()
+spec = Spec("selecting", {"B": 11}, lambda n: torch.nn.Linear(1, 1), inputs, loss)
 """
 
 
