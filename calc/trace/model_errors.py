@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import traceback
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
-from calc.trace.source_lines import raising_line, raising_lines
+from calc.trace.source_lines import is_foreign, raising_line, raising_lines
 from calc.trace.symbolic_sizes import SizeEnv
 
 
@@ -42,7 +43,13 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
                 f"{spec.name} calls torch.func.grad, vjp or the like at {where}: torch does not report which tensors autograd saves"
                 " there; take the gradient with torch.autograd.grad, or leave that part out"
             ) from None
-        if any(frame.f_code.co_filename.endswith("/torch/_dynamo/convert_frame.py") for frame, _ in traceback.walk_tb(error.__traceback__)):
+        files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if any("/torch/distributed/" in file for file in itertools.takewhile(is_foreign, reversed(files))):
+            raise TraceError(
+                f"{spec.name} communicates between processes at {where}: a step is of one process; build the module without"
+                " torch.distributed and its wrappers (DDP, FSDP), and see napkin shard for a step on several devices"
+            ) from None
+        if any(file.endswith("/torch/_dynamo/convert_frame.py") for file in files):
             raise TraceError(
                 f"{spec.name} runs a function at {where} that was compiled when its file was imported: what a compiler makes of it has no"
                 " closed form; call torch.compile in build, where Napkin leaves it out, or leave out the decorator"

@@ -420,6 +420,20 @@ def test_sizes_that_torch_itself_reads_as_numbers_are_refused() -> None:
     assert str(error).endswith("so no closed form follows; write that part with other operators")
 
 
+def gathered(x: Tensor) -> Tensor:
+    torch.distributed.all_reduce(x)
+    return x
+
+
+def test_a_step_of_several_processes_is_refused() -> None:
+    """A wrapper such as DDP, too, raises in torch.distributed."""
+    error = refusal(function(gathered))
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, gathered, offset=1)
+    assert str(error).endswith("without torch.distributed and its wrappers (DDP, FSDP), and see napkin shard for a step on several devices")
+
+
 # -- fp8 ---------------------------------------------------------------------------------------------------------------------
 
 
