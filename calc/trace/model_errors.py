@@ -43,6 +43,12 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
                 f"{spec.name} calls torch.func.grad, vjp or the like at {where}: torch does not report which tensors autograd saves"
                 " there; take the gradient with torch.autograd.grad, or leave that part out"
             ) from None
+        higher = _HIGHER_ORDER.search(text_of(error))
+        if higher:
+            raise TraceError(
+                f"{spec.name} runs the higher-order operator {higher[1]} at {where}: no rule counts what it calls; write that part with"
+                " ordinary operators (an attention with a mask: scaled_dot_product_attention)"
+            ) from None
         files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
         if any("/torch/distributed/" in file for file in itertools.takewhile(is_foreign, reversed(files))):
             raise TraceError(
@@ -67,6 +73,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
 
+_HIGHER_ORDER = re.compile(r"no rule registered for (?:HigherOrderOperator|HOP) (\w+)")
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.
 _DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
 _MULTIPLES = 'declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'

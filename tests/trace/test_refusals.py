@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
 import calc
 from calc.errors import BadInputError, DataDependentError, NapkinError, SpecError, TraceError, UnknownOperatorError
@@ -418,6 +419,20 @@ def test_sizes_that_torch_itself_reads_as_numbers_are_refused() -> None:
 
     assert "torch reads the sizes of a tensor as numbers at " in str(error)
     assert str(error).endswith("so no closed form follows; write that part with other operators")
+
+
+def flexible(x: Tensor) -> Tensor:
+    q = x.expand(1, 1, *x.shape)
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + i)
+
+
+def test_a_higher_order_operator_is_refused_by_name() -> None:
+    """It calls functions of its own for each element."""
+    error = refusal(function(flexible), mode="infer")
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, flexible, offset=2)
+    assert "runs the higher-order operator flex_attention at " in str(error)
 
 
 def gathered(x: Tensor) -> Tensor:
