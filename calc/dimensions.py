@@ -174,10 +174,13 @@ class _Mentioned(dict[str, Fraction]):
 
 
 def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a dimension's value is what its default expression gives at ``sizes``."""
+    """Whether a dimension's value is what its default expression gives at ``sizes``, rounded up if unbacked."""
     if dim.tied or isinstance(dim.default, int):
         return dim.tied
-    return all(name in sizes for name in _mentioned(dim.default)) and evaluate(dim.default, sizes) == value
+    if not all(name in sizes for name in _mentioned(dim.default)):
+        return False
+    default = evaluate(dim.default, sizes)
+    return (math.ceil(default) if dim.unbacked_at else default) == value
 
 
 ASSIGNMENT = "a dimension as NAME=INTEGER, e.g. B=8"

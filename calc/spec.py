@@ -24,7 +24,8 @@ class Spec:
     ``name``           how reports call it (untrusted text).
     ``dims``           name → default (an integer, an expression such as ``"4*d"``, or a ``Dim``).
     ``build``          sizes → ``nn.Module``. Runs under symbolic execution: sizes may be symbolic integers.
-    ``inputs``         sizes → tuple of input tensors, made with torch factory functions.
+    ``inputs``         sizes → tuple of what ``loss`` takes after the module: tensors, made with torch factory functions, also in tuples,
+                       lists and dictionaries, and numbers.
     ``loss``           (module, *inputs) → scalar loss tensor.
     ``predict``        (module, *inputs) → the model's prediction, which mode ``infer`` runs in place of the loss.
     ``check_at``       small sizes for the real runs that check a report; other dimensions keep their values.

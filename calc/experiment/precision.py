@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import Module, Parameter
 
+from calc.experiment.inputs import mapped
 from calc.options import MASTER
 
 _AUTOCAST = {"bf16-autocast": torch.bfloat16, "fp16-autocast": torch.float16}
@@ -21,7 +22,7 @@ def cast(module: Module, inputs: Sequence[Any], precision: str) -> tuple[Module,
     """The module and its inputs; under the recipes with bf16 weights, parameters and floating-point inputs are cast to bf16."""
     if precision not in _BF16:
         return module, tuple(inputs)
-    low = (x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs)
+    low = (mapped(lambda x: x.to(torch.bfloat16) if x.is_floating_point() else x, value) for value in inputs)
     return module.to(torch.bfloat16), tuple(low)
 
 

@@ -5,7 +5,6 @@ Separate from the trace, so that a closed form can say whether it holds without 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -208,8 +207,6 @@ def dimensions(traced: HasDims) -> dict[str, Dim]:
 
 
 def follows(dim: TracedDim, sizes: Mapping[str, int]) -> bool:
-    """Whether the value of a dimension equals its default expression at ``sizes``; the expected value of an unbacked one is rounded up."""
-    if dim.expr is None or dim.tied:
-        return dim.tied
-    value = dims.evaluate(dim.expr, sizes)
-    return (math.ceil(value) if dim.unbacked_at else value) == dim.value
+    """Whether the value of a traced dimension equals its default expression at ``sizes``."""
+    default = dim.value if dim.expr is None else dim.expr
+    return dims.follows(dims.Dim(default, tied=dim.tied, unbacked_at=dim.unbacked_at), dim.value, sizes)

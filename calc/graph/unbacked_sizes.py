@@ -21,9 +21,9 @@ from calc.spec import Spec
 _NAME = re.compile(r"n[1-9]\d*")
 
 
-def without_unmet_unbacked(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """``sizes`` without those named ``n1``, ``n2``, … that no trace has declared as dimensions of ``spec`` yet."""
-    return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
+def declared_sizes(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """All sizes of ``spec``, where ``sizes`` may also set ``n1``, ``n2``, … that no trace has declared yet. Raises ``DimensionError``."""
+    return spec.sizes({name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)})
 
 
 def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferred:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from calc.errors import MeasurementError
+from calc.experiment.inputs import inputs_at, mapped
 from calc.experiment.precision import cast
 from calc.measure.training import Training, blame
 from calc.spec import Sizes
@@ -120,8 +121,8 @@ def empty_cache() -> None:
 def fed(run: Training, sizes: Mapping[str, int]) -> Training:
     """The same module and optimizer with inputs at other sizes. Only dimensions that no weight depends on may differ, usually B and T."""
     with blame(run.spec, sizes, "making the inputs"):
-        inputs = run.spec.inputs(Sizes(**sizes))
-    _, moved = cast(run.module, tuple(x.to(run.device) for x in inputs), run.options.precision)
+        inputs = inputs_at(run.spec, Sizes(**sizes))
+    _, moved = cast(run.module, mapped(lambda x: x.to(run.device), inputs), run.options.precision)
     return replace(run, sizes=dict(sizes), inputs=moved)
 
 

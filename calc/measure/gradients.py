@@ -20,9 +20,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from calc.errors import SpecError
+from calc.experiment.inputs import inputs_at, mapped
 from calc.experiment.precision import double_by_default
 from calc.experiment.threads import one_thread
 from calc.measure.free_memory import require_free_memory
+from calc.measure.kinds import tensors_in
 from calc.measure.training import blame
 from calc.options import Options
 from calc.platform.torch_private import TorchDispatchMode
@@ -77,8 +79,7 @@ def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 
     ):
         torch.manual_seed(seed)
         module = spec.build(Sizes(**sizes)).double().train(options.trains)
-        inputs = spec.inputs(Sizes(**sizes))
-        inputs = tuple(t.double() if isinstance(t, Tensor) and t.is_floating_point() else t for t in inputs)
+        inputs = mapped(lambda t: t.double() if t.is_floating_point() else t, inputs_at(spec, Sizes(**sizes)))
         _perturb(module)
         return _observed(spec, module, inputs, seed)
 
@@ -94,7 +95,7 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
     before = _buffers(spec, module, inputs)
     leaves = {("parameter", n): _array(p) for n, p in parameters.items()}
     leaves |= {("buffer", n): _array(b) for n, b in before.items()}
-    leaves |= {("input", str(i)): _array(t) for i, t in enumerate(inputs) if isinstance(t, Tensor)}
+    leaves |= {("input", str(i)): _array(t) for i, t in enumerate(tensors_in(inputs))}
 
     def forward() -> Tensor:
         torch.manual_seed(seed + 1)

@@ -34,8 +34,8 @@ class ParameterWatch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self._parameters = {_key(p): p.numel() for p in reversed(list(run.module.parameters()))}
         self._shapes = {_key(p): tuple(p.shape) for p in run.module.parameters()}
-        self._ids = {_key(t) for t in run.inputs}
-        self._tokens = next((_rows(t) for t in run.inputs), 0)
+        self._ids = {_key(t) for t in tensors_in(run.inputs)}
+        self._tokens = next((_rows(t) for t in tensors_in(run.inputs)), 0)
         self._forwards = 0
         self._tables: dict[int, bool] = {}
         self._whole: set[int] = set()

@@ -153,7 +153,7 @@ LIVE_BYTES = "storages alive in a real run (weakly referenced, each once and who
 def watch_of(run: Training) -> StorageWatch:
     """A watch that knows the storages that ``run`` holds before its next step."""
     watch = StorageWatch()
-    watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
+    watch.admit([*run.module.parameters(), *run.module.buffers(), *tensors_in(run.inputs)])
     if run.masters is not None:
         watch.admit(run.masters.stepped)
     if run.optimizer is not None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import BadInputError, MeasurementError
+from calc.experiment.inputs import mapped
 from calc.experiment.precision import cast
 from calc.measure.counter import flop_counter
 from calc.measure.flops import MAPPING, uncounted
@@ -56,7 +57,7 @@ def trained(run: Training, batch: Batch, steps: range, accounted: Callable[[int]
     clock.tick()
     for step in steps:
         with blame(run.spec, run.sizes, "making a batch"):
-            _, inputs = cast(run.module, tuple(x.to(run.device) for x in batch(step)), run.options.precision)
+            _, inputs = cast(run.module, mapped(lambda x: x.to(run.device), tuple(batch(step))), run.options.precision)
         fed = replace(run, inputs=inputs)
         del inputs
         if accounted(step):
@@ -90,7 +91,7 @@ def _accounted(run: Training) -> tuple[float, StepAccount]:
     watch, observer = StorageWatch(), Observer()
     counters = {phase: flop_counter(MAPPING) for phase in run.phases}
     assert run.optimizer is not None
-    watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs, *tensors_in(run.optimizer.state)])
+    watch.admit([*run.module.parameters(), *run.module.buffers(), *tensors_in([run.inputs, run.optimizer.state])])
     if run.masters is not None:
         watch.admit(run.masters.stepped)
     watch.open_window()

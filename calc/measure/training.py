@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from calc.errors import MeasurementError, NapkinError, SpecError
 from calc.experiment import optimizers
 from calc.experiment.checkpointing import built
+from calc.experiment.inputs import inputs_at, mapped
 from calc.experiment.precision import MasterWeights, autocast, cast, gradient_scaler
 from calc.experiment.uncompiled import uncompiled
 from calc.measure.collector import collector_off
@@ -46,7 +47,7 @@ class Training:
     spec: Spec
     sizes: Mapping[str, int]
     module: torch.nn.Module
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[Any, ...]
     optimizer: torch.optim.Optimizer | None
     options: Options = field(default_factory=Options)
     device: str = "cpu"
@@ -173,12 +174,10 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"spec {spec.name!r}: build must return a torch.nn.Module, not {_describe(module)}")
     with blame(spec, sizes, "making the inputs"):
-        inputs = spec.inputs(Sizes(**sizes))
-    if not isinstance(inputs, tuple | list) or not all(isinstance(x, Tensor) for x in inputs):
-        raise SpecError(f"spec {spec.name!r}: inputs must return a tuple of tensors, not {_describe(inputs)}")
+        inputs = inputs_at(spec, Sizes(**sizes))
     with blame(spec, sizes, f"moving the module to {device}"):
         module = module.to(device).train(options.trains)
-        module, inputs = cast(module, tuple(x.to(device) for x in inputs), options.precision)
+        module, inputs = cast(module, mapped(lambda x: x.to(device), inputs), options.precision)
     masters = MasterWeights(module, MASTER) if options.precision == MASTER and options.trains else None
     with blame(spec, sizes, "building the optimizer"):
         stepped = [*module.parameters()] if masters is None else masters.stepped

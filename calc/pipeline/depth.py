@@ -261,7 +261,7 @@ def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinE
     handle it."""
     from calc.trace import trace_at
 
-    outcome = outcome_of(lambda: trace_at(spec, {}, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)), {}, options))
+    outcome = outcome_of(lambda: trace_at(spec, {}, unbacked_sizes.declared_sizes(spec, sizes), {}, options))
     return outcome.error if isinstance(outcome, Refusal) and not isinstance(outcome.error, UnbackedSizeError) else None
 
 

@@ -76,7 +76,7 @@ class Run:
         """The case of the general graph: empty, or with dimensions specialized from the start, their values."""
         if not self.specialized:
             return ""
-        values = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))
+        values = unbacked_sizes.declared_sizes(spec, sizes)
         numbers = {name: values[name] for name in self.specialized}
         return f"specialized {numbers}"
 
@@ -256,7 +256,7 @@ def derived_or_traced(derivation: Derivation, spec: Spec, sizes: Mapping[str, in
     if derivation.ledger.calls > _MOST_CALLS or _is_deep(derivation):
         step = outcome_of(lambda: derived(spec, sizes, at_numbers))
     else:
-        step = outcome_of(lambda: _trace_at(spec, run.options, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes))))
+        step = outcome_of(lambda: _trace_at(spec, run.options, unbacked_sizes.declared_sizes(spec, sizes)))
     return derived(spec, sizes, run) if isinstance(step, Refusal) else step
 
 
@@ -323,7 +323,7 @@ def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run, certifier: Ce
 
 def _multiples_at(spec: Spec, sizes: Mapping[str, int], run: Run) -> Cache:
     """The cache of the dimensions of ``spec`` with the multiples that the step needs at ``sizes``; of sizes that are refused, none."""
-    values = outcome_of(lambda: spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, sizes)))
+    values = outcome_of(lambda: unbacked_sizes.declared_sizes(spec, sizes))
     if isinstance(values, Refusal):
         return Cache(spec, run.options, used=False)
     return Cache(spec, run.options, run.cache, f"multiples that the step needs at {values}, {dict(run.specialized)}")
@@ -337,7 +337,7 @@ def _error_for_user(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinEr
         return error
     from calc.trace.real_run import attributed
 
-    return attributed(spec, spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes)), plan.options, error)
+    return attributed(spec, unbacked_sizes.declared_sizes(spec, plan.sizes), plan.options, error)
 
 
 def _complexity(traced: Planned) -> int:
@@ -376,7 +376,7 @@ def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
 def _general(plan: TracePlan, spec: Spec, run: Run, once: Attempts) -> _Analysed | Refusal:
     """The graph at the spec's own sizes; specialized dimensions have the requested values. Dimensions specialized before the actual cause
     was clear become symbols, where possible."""
-    requested = spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
+    requested = unbacked_sizes.declared_sizes(spec, plan.sizes)
     first = trip_counts.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 
     def own(plan: TracePlan) -> TracePlan:

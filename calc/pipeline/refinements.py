@@ -145,7 +145,7 @@ def _restarted(plan: TracePlan, given: Spec, reason: str) -> TracePlan:
 
 
 def _requested(plan: TracePlan, spec: Spec) -> dict[str, int]:
-    return spec.sizes(unbacked_sizes.without_unmet_unbacked(spec, plan.sizes))
+    return unbacked_sizes.declared_sizes(spec, plan.sizes)
 
 
 def _may_be_specialized(spec: Spec, name: str) -> bool:

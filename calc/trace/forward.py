@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from calc.errors import SpecError, SpecializationError, TraceError
+from calc.experiment.inputs import inputs_at
 from calc.experiment.precision import double_by_default
 from calc.graph.basis import Basis, basis_of
 from calc.graph.forward import ComputedNumber, Instruction, Program, ProgramLeaf, Ref, Value
@@ -303,7 +304,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         return overriding_operators(recorder)
 
     with hide_tracing.building(), recurrent.sized(), overriding():
-        module, inputs = step.module_of(spec, sizes, "none"), step.inputs_of(spec, sizes)
+        module, inputs = step.module_of(spec, sizes, "none"), inputs_at(spec, sizes)
         module.train(options.trains)
     names: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -311,10 +312,9 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         recorder.leaf(parameter, "parameter", name)
     for name, buffer in module.named_buffers():
         recorder.leaf(buffer, "buffer", name)
-    for i, tensor in enumerate(inputs):
-        if isinstance(tensor, torch.Tensor):
-            count = data_dependence.index_bound(data_dependence.fact_of(tensor))
-            recorder.leaf(tensor, "input", str(i), None if count is None else recorder.size(count))
+    for i, tensor in enumerate(tensors_in(inputs)):
+        count = data_dependence.index_bound(data_dependence.fact_of(tensor))
+        recorder.leaf(tensor, "input", str(i), None if count is None else recorder.size(count))
     with (
         recorder.path.watch(module),
         overriding(),

@@ -44,10 +44,13 @@ _ANY_COUNT = 2**63
 def graph_guards(runs: Sequence[TracedRun], trip_counts: Collection[str], dims: Mapping[str, Dim]) -> list[Guard]:
     """The guards of all runs, except those about the trip count that a run happens to have."""
     own = [(_as_in_every_run(c, run, runs, trip_counts), run) for run in runs for c in run.guards]
-    guards = {
-        c.expr: c for c, run in own if c.expr and not _is_of_one_trip_count(c, run, runs, trip_counts) and not _is_bound(c, run, dims)
-    }
-    return list(guards.values())
+    outcomes = [({c.expr: c.outcome for c in run.guards}, run.trace.sizes) for run in runs]
+    guards = (
+        _at_any_count(c, run.trace.sizes, outcomes, trip_counts)
+        for c, run in own
+        if c.expr and not _is_of_one_trip_count(c, run, runs, trip_counts) and not _is_bound(c, run, dims)
+    )
+    return list({c.expr: c for c in guards}.values())
 
 
 def _as_in_every_run(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> Guard:
@@ -57,6 +60,24 @@ def _as_in_every_run(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], tr
     if divided is not None and all(_divides_itself(divided, compared, trip_counts) for compared in runs):
         return divided
     return guard
+
+
+def _at_any_count(
+    guard: Guard, sizes: Mapping[str, int], runs: Sequence[tuple[Mapping[str, bool], Mapping[str, int]]], trip_counts: Collection[str]
+) -> Guard:
+    """A guard that equates sizes, with the trip count in place of the number of iterations of its run, if every run has it with its own:
+    in 3 iterations ``T == 3*B`` and in 4 ``T == 4*B`` are both ``T == T*B``. ``runs`` has the outcomes of each run by guard, and its sizes.
+    """
+    expr, loops = parse(guard.expr), {*ordered_names(guard.expr)} & {*trip_counts}
+    if len(loops) != 1 or not isinstance(expr, Compare) or expr.relation not in ("==", "!="):
+        return guard  # trip counts of two loops may be equal
+    (loop,) = loops
+    own = sizes[loop]
+    if Number(own) not in walk(expr) or all(others[loop] == own for _, others in runs):
+        return guard
+    if any(outcomes.get(as_text(_at_count(guard.expr, own, others[loop]))) is not guard.outcome for outcomes, others in runs):
+        return guard
+    return replace(guard, expr=as_text(rewritten(expr, lambda node: Name(loop) if node == Number(own) else None)))
 
 
 def _divides_itself(divided: Guard, run: TracedRun, trip_counts: Collection[str]) -> bool:

@@ -15,12 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calc.experiment.inputs import inputs_at
 from calc.experiment.uncompiled import uncompiled
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
 from calc.spec import Sizes, Spec
 from calc.symbolic import laws
 from calc.symbolic.laws import Law
 from calc.trace.function_caches import bypassing_caches
+from calc.trace.recorder import tensors_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dic
     watch = _LawWatch()
     with torch.random.fork_rng(devices=[]), _truncated_reported(watch), bypassing_caches(), mode, watch, uncompiled():
         torch.manual_seed(0)
-        module, inputs = spec.build(n), spec.inputs(n)
-    tensors = {str(i): each for i, each in enumerate(inputs) if isinstance(each, Tensor)}
+        module, inputs = spec.build(n), inputs_at(spec, n)
+    tensors = {str(i): each for i, each in enumerate(tensors_in(inputs))}
     return {name: watch.of(p) for name, p in module.named_parameters()}, {name: watch.of(t) for name, t in tensors.items()}
 
 

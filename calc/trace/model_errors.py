@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import traceback
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
-from calc.trace.source_lines import raising_line, raising_lines
+from calc.trace.source_lines import is_foreign, raising_line, raising_lines
 from calc.trace.symbolic_sizes import SizeEnv
 
 
@@ -42,7 +43,19 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
                 f"{spec.name} calls torch.func.grad, vjp or the like at {where}: torch does not report which tensors autograd saves"
                 " there; take the gradient with torch.autograd.grad, or leave that part out"
             ) from None
-        if any(frame.f_code.co_filename.endswith("/torch/_dynamo/convert_frame.py") for frame, _ in traceback.walk_tb(error.__traceback__)):
+        higher = _HIGHER_ORDER.search(text_of(error))
+        if higher:
+            raise TraceError(
+                f"{spec.name} runs the higher-order operator {higher[1]} at {where}: no rule counts what it calls; write that part with"
+                " ordinary operators (an attention with a mask: scaled_dot_product_attention)"
+            ) from None
+        files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if any("/torch/distributed/" in file for file in itertools.takewhile(is_foreign, reversed(files))):
+            raise TraceError(
+                f"{spec.name} communicates between processes at {where}: a step is of one process; build the module without"
+                " torch.distributed and its wrappers (DDP, FSDP), and see napkin shard for a step on several devices"
+            ) from None
+        if any(file.endswith("/torch/_dynamo/convert_frame.py") for file in files):
             raise TraceError(
                 f"{spec.name} runs a function at {where} that was compiled when its file was imported: what a compiler makes of it has no"
                 " closed form; call torch.compile in build, where Napkin leaves it out, or leave out the decorator"
@@ -60,6 +73,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
 
+_HIGHER_ORDER = re.compile(r"no rule registered for (?:HigherOrderOperator|HOP) (\w+)")
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.
 _DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
 _MULTIPLES = 'declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'

@@ -11,6 +11,7 @@ import torch
 
 from calc.errors import NapkinError, SizesError, UnbackedSizeError
 from calc.experiment import optimizers
+from calc.experiment.inputs import inputs_at
 from calc.experiment.uncompiled import uncompiled
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
@@ -19,6 +20,7 @@ from calc.symbolic.assignments import TYPED, sizes_text
 from calc.trace import step, trace_at
 from calc.trace.function_caches import bypassing_caches
 from calc.trace.model_errors import refusing
+from calc.trace.recorder import tensors_in
 
 # A run only improves an error message, so parameters and input elements are limited to what runs in a moment.
 _MOST_PARAMETERS, _MOST_ELEMENTS = 20_000_000, 2_000_000
@@ -75,7 +77,7 @@ def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
         with FakeTensorMode(allow_non_fake_inputs=True), bypassing_caches(), uncompiled(), quiet, same_random:
             n = Sizes(**sizes)
             parameters = sum(p.numel() for p in spec.build(n).parameters())
-            elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))
+            elements = sum(t.numel() for t in tensors_in(spec.inputs(n)))
     except KeyboardInterrupt:
         raise
     except BaseException:  # of any type; the traced step reports it
@@ -90,7 +92,7 @@ def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinErr
             torch.manual_seed(0)
             n = Sizes(**sizes)
             with uncompiled():
-                module, inputs = step.module_of(spec, n, options.checkpointing), step.inputs_of(spec, n)
+                module, inputs = step.module_of(spec, n, options.checkpointing), inputs_at(spec, n)
             module.train(options.trains)
             with contextlib.nullcontext() if options.trains else torch.no_grad():
                 result = step.result_of(spec, module, inputs, options)

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from calc.errors import SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
+from calc.experiment.inputs import inputs_at
 from calc.experiment.threads import one_thread
 from calc.graph.basis import Basis
 from calc.graph.step import OPTIMIZER, Call, Guard, StepTrace, Storage, Tensor
@@ -225,7 +226,7 @@ class _StepRun:
         self.options = options
         self.spec = spec
         with hide_tracing.building(), recurrent.sized(), self._overriding():
-            module, inputs = module_of(spec, sizes, options.checkpointing), inputs_of(spec, sizes)
+            module, inputs = module_of(spec, sizes, options.checkpointing), inputs_at(spec, sizes)
             if options.kernels == "cuda":
                 on_cuda.refuse_cudnn(module)
             self.module, self.inputs = precision.cast(module, inputs, options.precision)
@@ -258,7 +259,7 @@ class _StepRun:
         recorder = self.recorder
         parameters = tuple((n, recorder.tensor(p, n)) for n, p in self.module.named_parameters())
         buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())
-        inputs = tuple(recorder.tensor(t, "(input)") for t in self.inputs if isinstance(t, torch.Tensor))
+        inputs = tuple(recorder.tensor(t, "(input)") for t in tensors_in(self.inputs))
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
         masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
         recorder.owner.update({t.storage: n for n, t in masters})
@@ -440,14 +441,6 @@ def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
         if "*" in name.split("."):
             raise SpecError(f"{spec.name}: a part of the model is called {name!r}, but closed forms write * for a loop index: rename it")
     return module
-
-
-def inputs_of(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
-    """The inputs of a spec at ``sizes``. Raises ``SpecError`` unless they are a tuple with a tensor."""
-    inputs = spec.inputs(sizes)
-    if not isinstance(inputs, tuple) or not any(isinstance(t, torch.Tensor) for t in inputs):
-        raise SpecError(f"{spec.name}: inputs must return a tuple with at least one tensor, not {type(inputs).__name__}")
-    return inputs
 
 
 def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from calc.derive.compare import Comparison, document
 from calc.derive.compare import compare as compare_derivations
 from calc.errors import BadInputError
+from calc.graph.unbacked_sizes import declared_sizes
 from calc.platform.progress import Progress
 from calc.symbolic.assignments import is_assignment, read_assignments
 from reports.jobs import job
@@ -75,7 +76,7 @@ def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) ->
     """The comparison, and what makes it again; ``words`` load the models that are not loaded as they are written."""
     requests = both.requests(words)
     for request in requests:  # sizes that cannot be are refused before the work begins
-        job.load(request.model, progress).sizes(request.sizes)
+        declared_sizes(job.load(request.model, progress), request.sizes)
     left, right = (job.derive(request, progress) for request in requests)
     left_digest, right_digest = (digest_of(file) if (file := file_of(request.model)) is not None else "" for request in requests)
     return compare_derivations(left, right, both.names), Inputs(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import calc
 from calc.derive.quantities import QUANTITIES, absent
 from calc.errors import BadInputError, NapkinError, RefusedOperatorError, SpecError
+from calc.graph.unbacked_sizes import declared_sizes
 from calc.platform import files
 from calc.platform.progress import Progress
 from reports.jobs.request import Request as Request
@@ -48,7 +49,7 @@ def load(model: str, progress: Progress) -> Spec:
 def derive(request: Request, progress: Progress, require: Callable[[Collection[str]], None] = lambda _: None) -> Derivation:
     """The derivation at the request's sizes, with this program's version in its provenance. ``require`` refuses dimensions of a model."""
     spec = load(request.model, progress)
-    spec.sizes(request.sizes)  # a size that cannot be is refused before the work begins
+    declared_sizes(spec, request.sizes)  # a size that cannot be is refused before the work begins
     require(spec.dimensions)
     derivation = calc.derive(spec, request.sizes, cache=request.cache, progress=progress, **request.options.to_json())
     # A library that happens to be loaded has no part in a model of our own.
@@ -98,7 +99,7 @@ def covered(request: Request, progress: Progress) -> Covered:
         if error.ledger is None:
             raise
         spec = calc.load(request.model)
-        return Covered(spec.name, spec.sizes(request.sizes), error.ledger, error)
+        return Covered(spec.name, declared_sizes(spec, request.sizes), error.ledger, error)
     return Covered(derivation.model, derivation.sizes, derivation.ledger)
 
 

@@ -10,6 +10,7 @@ import calc
 from calc.derive.quantities import QUANTITIES
 from calc.derive.side_by_side import USUAL, SideBySide, document, side_by_side
 from calc.errors import BadInputError
+from calc.graph.unbacked_sizes import declared_sizes
 from calc.platform.progress import Progress
 from calc.symbolic.assignments import read_assignments
 from reports.jobs import job
@@ -100,7 +101,7 @@ def compute(table_steps: TableSteps, progress: Progress, words: Sequence[str] = 
     """The table, and what makes it again; ``words`` load the models that are not loaded as they are written."""
     requests = table_steps.requests(words)
     for request in requests:  # sizes that cannot be are refused before the work begins
-        calc.load(request.model).sizes(request.sizes)
+        declared_sizes(calc.load(request.model), request.sizes)
     derivations = [job.derive(request, progress) for request in requests]
     files = [file_of(word) for word in (words or [model[0] for model in table_steps.models])]
     provenance = {name: str(value) for derivation in reversed(derivations) for name, value in derivation.provenance.items()}

@@ -12,7 +12,7 @@ import transformers
 
 import calc
 from calc.dimensions import Dim
-from calc.spec import Sizes
+from calc.spec import Sizes, Spec
 from tests.checks import failures
 from tests.models.configs import LLAMA, shapes, spec_of
 from tests.quick import few
@@ -299,6 +299,32 @@ def test_a_switch_that_the_class_sets_otherwise_is_named(tmp_path: Path) -> None
         in spec_of(tmp_path, of_t5 | untied | {"num_layers": 2}).notes
     )
     assert not [note for note in spec_of(tmp_path, LLAMA | untied).notes if "in the file" in note]
+
+
+MISTRAL3 = {
+    "model_type": "mistral3",
+    "architectures": ["Mistral3ForConditionalGeneration"],
+    "text_config": {"model_type": "mistral", "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8,
+                    "num_hidden_layers": 2, "intermediate_size": 88, "vocab_size": 97},
+    "vision_config": {"model_type": "pixtral", "hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2,
+                      "intermediate_size": 36, "image_size": 28, "patch_size": 14},
+}  # fmt: skip
+
+
+def test_a_file_that_leaves_open_whether_weights_are_tied_is_named(tmp_path: Path) -> None:
+    """Mistral Small 3.1 is published with a head of its own, and its file does not say so: the library looks into the checkpoint."""
+    note = (
+        "the file does not say tie_word_embeddings: Mistral3Config of the library makes the head and the embedding one weight, which"
+        " MistralConfig would not; if the published weights have both, write tie_word_embeddings: false at the top of the file"
+    )
+    tied, untied = spec_of(tmp_path, MISTRAL3), spec_of(tmp_path, MISTRAL3 | {"tie_word_embeddings": False})
+
+    assert (True, False) == (note in tied.notes, note in untied.notes)
+    assert 97 * 48 == elements(untied) - elements(tied)
+
+
+def elements(spec: Spec) -> int:
+    return sum(weight.numel() for weight in spec.build(Sizes(**spec.sizes())).parameters())
 
 
 def test_a_class_with_several_heads_predicts_tokens(tmp_path: Path) -> None:

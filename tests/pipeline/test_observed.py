@@ -61,6 +61,18 @@ def checked(*labels: int) -> Report:
     return calc.check(replace(derivation(), spec=replace(spec, inputs=shared(list(labels)).inputs)), B=len(labels), E=3)
 
 
+def masked() -> Spec:
+    """A loss of the rows that a mask selects by chance, three in ten, with small sizes for the check."""
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return torch.randn(n.B, n.d), torch.rand(n.B) < 0.3
+
+    def loss(module: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
+        return module(x)[mask].pow(2).sum()
+
+    return Spec("masked", {"B": 211, "d": 5}, lambda n: nn.Linear(n.d, n.d), inputs, loss, {"B": 11})
+
+
 def verdicts(report: Report, verdict: str) -> list[str]:
     return [v.quantity for v in report.verdicts if v.verdict == verdict]
 
@@ -71,6 +83,14 @@ def test_equal_counts_are_exact_in_every_quantity() -> None:
 
     assert [] == verdicts(report, FAILED)
     assert {EXACT} == {report[peak].verdict for peak in PEAKS}
+
+
+def test_a_check_at_small_sizes_has_the_expected_number_of_those_sizes() -> None:
+    """211 rows select 64 (three in ten, rounded up), which 11 rows cannot: at 11 rows the number follows them."""
+    derivation = calc.derive(masked(), cache=False, optimizer="sgd")
+
+    assert 64 == derivation.sizes["n1"]
+    assert [] == verdicts(calc.check(derivation), FAILED)
 
 
 def test_different_counts_are_exact_where_only_their_sum_matters() -> None:

@@ -256,6 +256,20 @@ def test_what_is_divided_by_iterations_is_no_guard_on_that_number(places: Callab
     assert [] == failures(calc.check(result))
 
 
+def by_row(x: Tensor) -> Tensor:
+    rows = torch.cat([x[:, i] + x[:, 0] for i in range(x.shape[1])])
+    return rows.sum() if rows.shape[0] == x.shape[1] else rows.relu().sum()
+
+
+def test_a_length_compared_with_iterations_is_compared_with_its_own() -> None:
+    """With n iterations, n*B rows are compared with T: at T = n*B there are other rows, T*B, and only one batch has as many as T."""
+    graph = calc.trace(function(by_row, dims={"B": 3, "d": 11}), cache=False, mode="infer")
+
+    assert {"d"} == {*graph.loops}
+    assert [] == [guard.expr for n in range(2, 8) for guard in graph.failed_guards({"B": 3, "d": 3 * n})]
+    assert "d*B == d" in [guard.expr for guard in graph.failed_guards({"B": 1, "d": 11})]
+
+
 class Turning(nn.Module):
     """A layer several times, on the negated input depending on a guard about rows and iterations."""
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
 import calc
 from calc.errors import BadInputError, DataDependentError, NapkinError, SpecError, TraceError, UnknownOperatorError
@@ -339,9 +340,13 @@ def test_sizes_that_do_not_match_are_refused_with_the_line() -> None:
             {"build": lambda n: nn.ParameterDict({"*": nn.Parameter(torch.empty(n.d))})},
             r"^small: a part of the model is called '\*', but closed forms write \* for a loop index: rename it$",
         ),
-        ({"inputs": lambda n: torch.randn(n.B, n.d)}, r"^small: inputs must return a tuple with at least one tensor"),
-        ({"inputs": lambda n: (1, 2)}, r"^small: inputs must return a tuple with at least one tensor"),
-        ({"inputs": lambda n: ()}, r"^small: inputs must return a tuple with at least one tensor"),
+        ({"inputs": lambda n: torch.randn(n.B, n.d)}, r"^spec 'small': inputs must return a tuple with at least one tensor, not a tensor$"),
+        ({"inputs": lambda n: (1, 2)}, r"^spec 'small': inputs must return a tuple with at least one tensor, not tuple of int, int$"),
+        ({"inputs": lambda n: ()}, r"^spec 'small': inputs must return a tuple with at least one tensor, not tuple of nothing$"),
+        (
+            {"inputs": lambda n: ({torch.randn(n.B, n.d)},)},
+            r"^spec 'small': inputs returned an object of set, but may return tensors and numbers, also in tuples, lists and dictionaries$",
+        ),
         ({"loss": lambda module, x: module(x)}, r"^small: loss must return a scalar tensor, not a tensor of 2 dimensions$"),
         ({"loss": lambda module, x: module(x).sum(0)}, r"^small: loss must return a scalar tensor, not a tensor of 1 dimensions$"),
         ({"loss": lambda module, x: 3.0}, r"^small: loss must return a scalar tensor, not float$"),
@@ -414,6 +419,34 @@ def test_sizes_that_torch_itself_reads_as_numbers_are_refused() -> None:
 
     assert "torch reads the sizes of a tensor as numbers at " in str(error)
     assert str(error).endswith("so no closed form follows; write that part with other operators")
+
+
+def flexible(x: Tensor) -> Tensor:
+    q = x.expand(1, 1, *x.shape)
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + i)
+
+
+def test_a_higher_order_operator_is_refused_by_name() -> None:
+    """It calls functions of its own for each element."""
+    error = refusal(function(flexible), mode="infer")
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, flexible, offset=2)
+    assert "runs the higher-order operator flex_attention at " in str(error)
+
+
+def gathered(x: Tensor) -> Tensor:
+    torch.distributed.all_reduce(x)
+    return x
+
+
+def test_a_step_of_several_processes_is_refused() -> None:
+    """A wrapper such as DDP, too, raises in torch.distributed."""
+    error = refusal(function(gathered))
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, gathered, offset=1)
+    assert str(error).endswith("without torch.distributed and its wrappers (DDP, FSDP), and see napkin shard for a step on several devices")
 
 
 # -- fp8 ---------------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,13 @@ def spec(path: str) -> Spec:
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
         trip_counts=("L",) if "L" in dims else (),
         key=f"hf:{digest}:transformers-{transformers.__version__}",
-        notes=(*reading.notes_on(raw, source), *reading.notes_on_overruled(source), *reading.notes_on_chance(source), *notes),
+        notes=(
+            *reading.notes_on(raw, source),
+            *reading.notes_on_tying(source),
+            *reading.notes_on_overruled(source),
+            *reading.notes_on_chance(source),
+            *notes,
+        ),
         may_specialize=may_specialize(dims),
         may_unroll=tuple(name for name in ("T", "S") if name in dims),
     )

@@ -211,6 +211,26 @@ def notes_on_overruled(source: Source) -> tuple[str, ...]:
     )
 
 
+def notes_on_tying(source: Source) -> tuple[str, ...]:
+    """A note where the file leaves open whether the head is the embedding's weight, and the library's classes differ about it.
+
+    The library then ties them, unless a checkpoint has both: a config alone does not say which.
+    """
+    with quiet():
+        config = source.config_class(**source.raw)
+    inner = [getattr(config, name) for name in inner_configs(config)]
+    untied = [type(part).__name__ for part in inner if getattr(part, _TIED, None) is False and hasattr(part, "vocab_size")]
+    if _TIED in source.raw or not getattr(config, _TIED, False) or not untied:
+        return ()
+    return (
+        f"the file does not say {_TIED}: {source.config_class.__name__} of the library makes the head and the embedding one weight,"
+        f" which {untied[0]} would not; if the published weights have both, write {_TIED}: false at the top of the file",
+    )
+
+
+_TIED = "tie_word_embeddings"
+
+
 def _of_chance(part: Any) -> list[str]:
     """Fields that are set and make a step of the class random."""
     return [name for name in (*FIELDS.skipped_layers, *FIELDS.hidden_inputs) if part.__dict__.get(name)]

@@ -467,3 +467,23 @@ def test_objects_are_freed_at_the_end_where_triton_is_loaded(monkeypatch: pytest
     cli._skip_last_collection()
 
     assert calls == ["freeze"]
+
+
+SELECTING = """
+import torch
+from calc import Spec
+
+inputs, loss = lambda n: (torch.randn(n.B, 1),), lambda model, x: model(x)[x > 0].sum()
+spec = Spec("selecting", {"B": 11}, lambda n: torch.nn.Linear(1, 1), inputs, loss)
+"""
+
+
+def test_a_size_that_only_a_trace_names_can_be_set(tmp_path):
+    """The assumption says: set another with -d n1; a name that the trace does not declare is refused after it."""
+    (tmp_path / "selecting.py").write_text(SELECTING)
+    command = ["derive", f"{tmp_path}/selecting.py:spec", "--mode", "eval", "--no-cache", "--json", "-d"]
+    results = {size: CliRunner().invoke(cli.napkin, [*command, size]) for size in ("n1=3", "n2=3")}
+
+    assert 3 == json.loads(results["n1=3"].stdout)["dims"]["n1"]["value"]
+    assert 2 == results["n2=3"].exit_code
+    assert "napkin: this model has no dimension 'n2': it has B, n1\n" in results["n2=3"].stderr
