@@ -301,7 +301,7 @@ def test_a_switch_that_the_class_sets_otherwise_is_named(tmp_path: Path) -> None
     assert not [note for note in spec_of(tmp_path, LLAMA | untied).notes if "in the file" in note]
 
 
-MISTRAL3 = {
+MISTRAL3: dict[str, Any] = {
     "model_type": "mistral3",
     "architectures": ["Mistral3ForConditionalGeneration"],
     "text_config": {"model_type": "mistral", "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8,
@@ -321,6 +321,15 @@ def test_a_file_that_leaves_open_whether_weights_are_tied_is_named(tmp_path: Pat
 
     assert (True, False) == (note in tied.notes, note in untied.notes)
     assert 97 * 48 == elements(untied) - elements(tied)
+
+
+@pytest.mark.parametrize("field", ["dtype", "torch_dtype"])
+def test_a_part_is_built_in_the_precision_of_the_step(tmp_path: Path, field: str) -> None:
+    """A nested config may name the dtype in which the weights are published, as the file itself does; neither is an option here."""
+    parts = {part: {**MISTRAL3[part], field: "bfloat16"} for part in ("text_config", "vision_config")}
+    spec = spec_of(tmp_path, {**MISTRAL3, **parts, field: "bfloat16"})
+
+    assert {torch.float32} == {weight.dtype for weight in spec.build(Sizes(**spec.sizes())).parameters()}
 
 
 def elements(spec: Spec) -> int:

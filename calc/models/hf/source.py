@@ -310,9 +310,14 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
         )
     if config_class is None:
         raise ConfigError(f"{where}: model_type {clip(model_type)!r} is unknown to the installed transformers")
-    ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
-    fields = {name: value for name, value in raw.items() if name not in ignored}
+    fields = {name: value for name, value in _stated(raw).items() if name not in ("architectures", "model_type", "transformers_version")}
     return Source(where, fields, config_class, architecture, model_type if model_type in CONFIG_MAPPING else config_class.model_type)
+
+
+def _stated(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the library's config class is given; a nested config with a dtype of its own would build its part in it."""
+    fields = {name: value for name, value in raw.items() if name not in FIELDS.ignored}
+    return {name: _stated(value) if isinstance(value, dict) else value for name, value in fields.items()}
 
 
 def _named_in_auto_map(raw: Mapping[str, Any], architecture: str) -> Any:
