@@ -99,7 +99,7 @@ def test_what_a_hand_written_function_keeps_as_an_attribute_counts() -> None:
         def backward(ctx: Any, *gradients: Tensor) -> Tensor:
             return gradients[0] * 2
 
-    assert 4 * 7 == saved(tiny.function(lambda w: Double.apply(w).sum())).value
+    assert 4 * 7 == saved(tiny.function(lambda w, _: Double.apply(w).sum(), (3,))).value
 
 
 def test_a_checkpointed_region_keeps_its_arguments_only() -> None:
