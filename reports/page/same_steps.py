@@ -24,7 +24,7 @@ def with_steps_once(chapters: Iterable[Chapter]) -> Iterator[Chapter]:
         if first is each or len(differences) > _MOST:
             yield each
         else:
-            same = SameSteps(PageLink(first.quantity, target=first.anchor), sum(1 + step.others for step in each.steps), differences)
+            same = SameSteps(PageLink(first.quantity, target=first.anchor), each.count, differences)
             yield replace(each, steps=(), same_steps=same)
 
 
