@@ -224,7 +224,7 @@ def _why_unknown(name: str, analysis: Analysis) -> str:
         return reason
     if analysis.uncredited:
         return f"not credited: {min(analysis.uncredited)}"
-    if not any(r.calls for r in analysis.graph.traces) and not has_attention(op.name for r in analysis.graph.traces for op in r.ops):
+    if not has_attention(group.part for group in analysis.of_parts.get("flops.forward.matmul", ())):
         return NO_ATTENTION
     if not any(call.causal for r in analysis.graph.traces for call in r.calls) and not any(
         op.args and dict(op.args).get("is_causal") is True for r in analysis.graph.traces for op in r.ops

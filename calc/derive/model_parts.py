@@ -1,11 +1,12 @@
 """Which part of the model an operator, a parameter or a saved tensor belongs to: scores, mix, feed-forward, head, norms, …
 
 Parts follow from the operators of a traced forward and from what their operands are computed from, never from names or sizes. A matmul is
-of activations alone (a softmax follows the scores Q Kᵀ and precedes the mix P V), or it has a weight, and then it is
+of activations alone (a softmax, or an exponential over its sum, follows the scores Q Kᵀ and precedes the mix P V), or it has a weight, and
+then it is
 
 * a projection of queries, keys or values where a product of attention takes what it alone computes, and the attention output where it takes
   what attention alone computes;
-* the router where the choice of experts takes its result, and the head where the loss does, unless no weight is in a module;
+* the router where experts follow that are chosen by its result, and the head where the loss does, unless no weight is in a module;
 * feed-forward where only an activation function is between two of them, unless the model has nothing else.
 
 Every other matmul is a part of its own, by its module path. An operator without a matmul belongs to the part of its module. In a module of
@@ -87,20 +88,30 @@ class _Sources:
     """What each tensor of a forward is computed from, by storage: the nearest matmuls, lookups and softmaxes of scores.
 
     ``residual``: storages computed from a lookup or an input of the model without a matmul between, as the residual stream is; ``before``:
-    the sources of each other operator whose module has all of them, by its index.
+    the sources of each other operator whose module has all of them, by its index. ``exponentials`` and ``normalizers``: storages of
+    exponentials of scores, and of their sums; ``chosen``: storages of indices, with the sources of what they were chosen by; ``choosing``:
+    those of the indices that some operator uses.
     """
 
     use: ParameterUse
     cost: Callable[[Op], Cost]
     residual: set[int] = field(default_factory=set)
+    exponentials: set[int] = field(default_factory=set)
+    normalizers: set[int] = field(default_factory=set)
+    chosen: dict[int, frozenset[int]] = field(default_factory=dict)
     before: dict[int, frozenset[int]] = field(default_factory=dict)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
     activated: set[int] = field(default_factory=set)
     matmuls: dict[int, _Matmul] = field(default_factory=dict)
     scores: set[int] = field(default_factory=set)
     softmaxes: set[int] = field(default_factory=set)
-    routers: set[int] = field(default_factory=set)
+    choosing: set[int] = field(default_factory=set)
     last: frozenset[int] = frozenset()
+
+    @property
+    def routers(self) -> frozenset[int]:
+        """Matmuls by whose results something is chosen that later matmuls compute with: the choice of a class has no experts."""
+        return frozenset(self.choosing) & frozenset[int]().union(*(m.every_source for m in self.matmuls.values()))
 
     def follow(self, op: Op) -> None:
         operands = list(tensors(value for _, value in op.args))
@@ -138,13 +149,28 @@ class _Sources:
             return own, False
         if op.name in TABLES and weights:
             return own, False
-        if _SOFTMAX.search(op.name) and (products := {i for i in nearest if i in self.matmuls and self.matmuls[i].weight is None}):
-            self.scores |= products
-            self.softmaxes.add(op.index)
-            return own, False
-        if op.name in CHOOSING:
-            self.routers |= nearest if len(nearest) == 1 else set()
+        if products := {i for i in nearest if i in self.matmuls and self.matmuls[i].weight is None}:
+            self._follow_exponentials(op, inputs)
+            if _SOFTMAX.search(op.name) or self._normalizes(op, inputs):
+                self.scores |= products
+                self.softmaxes.add(op.index)
+                return own, False
+        self.choosing |= {i for t in inputs for i in self.chosen.get(t.storage, ())}
+        if op.name in CHOOSING and len(nearest) == 1:
+            self.chosen[op.outputs[-1].storage] = nearest
         return nearest, is_activated or bool(_ACTIVATION.search(op.name))
+
+    def _follow_exponentials(self, op: Op, inputs: list[Tensor]) -> None:
+        if op.name == "aten.exp.default":
+            self.exponentials.update(out.storage for out in op.outputs)
+        elif op.name.startswith("aten.sum.") and inputs[0].storage in self.exponentials:
+            self.normalizers.update(out.storage for out in op.outputs)
+
+    def _normalizes(self, op: Op, inputs: list[Tensor]) -> bool:
+        """Whether the operator divides exponentials by their sum, as a softmax does that a model writes itself."""
+        if not op.name.startswith("aten.div") or len(inputs) != 2:
+            return False
+        return inputs[0].storage in self.exponentials and inputs[1].storage in self.normalizers
 
 
 def _forward(trace: StepTrace, step: int = 2) -> Iterator[Op]:

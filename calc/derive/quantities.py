@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from calc.derive.part_names import ATTENTION, MIX, SCORES
 from calc.errors import NegativeCountError
 from calc.options import MASTER, TRAIN
 from calc.symbolic.assignments import sizes_text
@@ -126,9 +127,9 @@ def absent(name: str, options: Mapping[str, str]) -> str:
 NO_ATTENTION = "this model has no attention"
 
 
-def has_attention(operators: Iterable[str]) -> bool:
-    """Whether a step with these operators may have attention matmuls: it has an attention operator, or a softmax of scores."""
-    return any("attention" in name or ("softmax" in name and "log_softmax" not in name) for name in operators)
+def has_attention(parts: Iterable[str]) -> bool:
+    """Whether a step whose matmuls are of these parts of the model has attention."""
+    return not {SCORES, MIX, ATTENTION}.isdisjoint(parts)
 
 
 def applies(name: str, unknown: str, options: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from calc.derive.live_bytes import Timeline
 from calc.derive.peak_crossovers import PeakCrossovers
-from calc.derive.quantities import absent, applies, has_attention
+from calc.derive.quantities import absent, applies
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.errors import BadInputError, listed
@@ -42,6 +42,7 @@ from reports.page.conventions import (
     REFUSED,
     STEPS,
     TRACED_AGAIN,
+    attends,
     conventions,
     options_in_words,
 )
@@ -202,8 +203,7 @@ class PageContent:
         return _symbols(self.narrowed, self.chosen, self.sizes, used, any(expressions.has_layers(tree) for tree in self.shown))
 
     def conventions(self) -> tuple[AssumptionRow, ...]:
-        attention = has_attention(row.operator for row in self.derivation.ledger.rows)
-        rows = conventions(self.derivation.options, data_dependent=bool(self.unbacked), attention=attention)
+        rows = conventions(self.derivation.options, data_dependent=bool(self.unbacked), attention=attends(self.derivation))
         return tuple(AssumptionRow(None, *row) for row in rows)
 
     def design(self) -> DesignSection | None:

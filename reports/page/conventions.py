@@ -101,11 +101,15 @@ def _training_step(options: Mapping[str, str]) -> Convention:
     )
 
 
+def attends(derivation: Derivation) -> bool:
+    """Whether the step has attention."""
+    return has_attention(part.part for part in derivation["flops.forward.matmul"].parts)
+
+
 def options_in_words(derivation: Derivation) -> str:
     """How the step runs. A step without attention has no kernel for it; nor has one whose model multiplies Q Kᵀ itself a fused one."""
-    operators = [row.operator for row in derivation.ledger.rows]
-    kernel = any("attention" in name for name in operators)
-    applies = {"fused": kernel, "math": has_attention(operators)}
+    kernel = any("attention" in row.operator for row in derivation.ledger.rows)
+    applies = {"fused": kernel, "math": attends(derivation)}
     return ", ".join(f"{name} {value}" for name, value in derivation.options.items() if name != "attention" or applies[value])
 
 

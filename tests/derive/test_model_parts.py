@@ -412,3 +412,60 @@ def test_weights_without_a_module_are_parts_of_their_own() -> None:
     assert {"w1": 7 * 7, "w2": 7 * 11} == parts["parameters"]
     assert {"w1": 2 * 5 * 7 * 7, "w2": 2 * 5 * 7 * 11} == parts["flops.forward.matmul"]
     assert {"w1": 4 * 5 * 7, "w2": 4 * 5 * 7, "loss": 2 * 4 * 5 * 11} == parts["activations.bytes"]
+
+
+class OwnSoftmax(nn.Module):
+    """Attention and a head over classes, with a softmax and a loss that are written out, as in an exercise."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(n.d, n.d, bias=False) for _ in range(4))
+        self.classes = nn.Linear(n.d, n.K, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.q(x) @ self.k(x).mT
+        weights = torch.exp(scores - scores.max(-1, keepdim=True).values)
+        weights = weights / weights.sum(-1, keepdim=True)
+        return self.classes(self.o(weights @ self.v(x)))  # type: ignore[no-any-return]  # nn.Module is called dynamically
+
+
+def _own_loss(model: nn.Module, x: Tensor, classes: Tensor) -> Tensor:
+    logits = model(x)
+    logits = logits - logits.max(-1, keepdim=True).values
+    right: Tensor = logits.gather(-1, classes[..., None]).squeeze(-1)
+    return (logits.exp().sum(-1).log() - right).mean()
+
+
+def test_a_softmax_may_be_an_exponential_over_its_sum_and_a_largest_number_chooses_no_expert() -> None:
+    """Scores, mix and head are those of a model that calls ``softmax`` and ``cross_entropy``; nothing is routed."""
+    spec = Spec("own softmax", {"B": B, "T": T, "d": D, "K": K}, OwnSoftmax, _inputs, _own_loss)
+    forward = {
+        "query, key and value": 3 * 2 * B * T * D * D,
+        "Q Kᵀ": 2 * B * T * T * D,
+        "P V": 2 * B * T * T * D,
+        "attention output": 2 * B * T * D * D,
+        "head": 2 * B * T * D * K,
+    }
+    derivation = calc.derive(spec, optimizer="sgd")
+
+    assert forward == parts(derivation, "flops.forward.matmul")
+    assert derivation["flops.forward.causal"].unknown == "no attention call of this model declares a causal mask"
+
+
+class Points(nn.Module):
+    """Takes the largest of each feature over all points, and goes on."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.each, self.all = nn.Linear(n.d, n.f), nn.Linear(n.f, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.all(self.each(x).max(1).values)  # type: ignore[no-any-return]  # nn.Module is called dynamically
+
+
+def test_a_layer_whose_largest_results_are_taken_is_no_router() -> None:
+    """What is chosen are values; nothing uses their places."""
+    spec = Spec("points", {"B": B, "T": T, "d": D, "f": FF}, Points, _stream, lambda model, x: model(x).sum())
+    derivation = calc.derive(spec, optimizer="sgd", mode="infer")
+
+    assert {"each": 2 * B * T * D * FF, "head": 2 * B * FF * D} == parts(derivation, "flops.forward.matmul")

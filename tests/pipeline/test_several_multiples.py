@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 import calc
@@ -201,3 +202,26 @@ def test_where_more_iterations_and_a_multiple_are_needed_both_are_found_at_once(
     ] == [p for p in progress if not p.startswith("tracing a certificate")]
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation, T=8))
+
+
+class Rearranged(nn.Module):
+    """Heads of a width, and pairs of each head, in the notation of einops, which raises all of its errors in one line of its own."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.mix = n.h, nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = rearrange(self.mix(x), "b (h d) -> b h d", h=self.h)
+        return rearrange(heads, "b h (d two) -> two b h d", two=2)
+
+
+def test_errors_of_einops_are_of_the_line_that_calls_it() -> None:
+    """The width is a multiple of the heads, and each head's of 2: two lines of the model."""
+    s = Spec("rearranged", {"B": 3, "d": 24, "h": 2}, Rearranged, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd", mode="infer")
+
+    inferred = {a.expr: a.because for a in derivation.assumptions}
+    assert ["Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"] == [*inferred]
+    assert all("raised EinopsError at test_several_multiples.py:" in because for because in inferred.values())
+    assert not derivation.specialized
