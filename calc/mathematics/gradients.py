@@ -12,6 +12,7 @@ import sympy as sp
 from calc.errors import BadInputError, NapkinError
 from calc.graph.basis import basis_of
 from calc.graph.forward import Program
+from calc.graph.plan import Refusal, outcome_of
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived, derived
 from calc.mathematics.autodiff.numeric import needed
@@ -98,7 +99,19 @@ def traced(
         raise BadInputError("equations are over the real numbers: gradients have no dtype; leave --precision out")
     (progress or _silent)("tracing the forward with symbolic sizes")
     at = chosen(spec, sizes or {})
-    return trace_program(spec, at, options)
+    program = trace_program(spec, at, options)
+    if program.fixed.keys() < {*program.symbols}:
+        return program
+    # No size can be a symbol: perhaps one has to be a multiple of another.
+    inferred = outcome_of(lambda: _with_multiples(spec, at, options, progress))
+    return program if isinstance(inferred, Refusal) or inferred == spec else trace_program(inferred, chosen(inferred, sizes or {}), options)
+
+
+def _with_multiples(spec: Spec, sizes: Mapping[str, int], options: Options, progress: Progress | None) -> Spec:
+    """``spec`` with the multiples that a derivation of the step infers."""
+    from calc.pipeline import pipeline
+
+    return pipeline.traced(spec, sizes, pipeline.Run(options, progress=progress or _silent)).spec
 
 
 def chosen(spec: Spec, fixed: Mapping[str, int]) -> dict[str, int]:
@@ -119,6 +132,8 @@ def check(
     """Compare with autograd and with central differences at three random sets of small sizes, or at those that are given, and the
     FLOPs with those of a derived step."""
     options, say = options or Options(), progress or _silent
+    if derived.program.define != basis_of(spec.dimensions).define:
+        spec = _with_multiples(spec, chosen(spec, sizes or {}), options, say)
     trials = []
     for seed, at in enumerate(trial_sizes(derived.program, spec, sizes or {})):
         say(f"comparing with autograd at {sizes_text(at, TYPED)}")

@@ -183,22 +183,25 @@ def _phase(name: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _marked(module: nn.Module) -> Iterator[None]:
-    """Context in which each submodule's forward is a profiler span named by its module path; a shared submodule has its first path."""
-    open_spans: list[Any] = []
+    """Context in which each submodule's forward is a profiler span named by its module path; a shared submodule has that of the module that
+    calls it, else its first."""
+    running: list[tuple[str, Any]] = []
     handles: list[Any] = []
+    names: dict[nn.Module, list[str]] = {}
+    for name, submodule in module.named_modules(remove_duplicate=False):
+        names.setdefault(submodule, []).append(name or TOP)
 
-    def enter(name: str) -> Any:
-        def hook(*_: Any) -> None:
-            open_spans.append(record_function(_MODULE + name))
-            open_spans[-1].__enter__()
-
-        return hook
+    def enter(submodule: nn.Module, _: Any) -> None:
+        caller = f"{running[-1][0]}." if running else ""
+        name = next((name for name in names[submodule] if name.startswith(caller)), names[submodule][0])
+        running.append((name, record_function(_MODULE + name)))
+        running[-1][1].__enter__()
 
     def leave(*_: Any) -> None:
-        open_spans.pop().__exit__(None, None, None)
+        running.pop()[1].__exit__(None, None, None)
 
-    for name, submodule in module.named_modules():
-        handles.append(submodule.register_forward_pre_hook(enter(name or TOP)))
+    for submodule in names:
+        handles.append(submodule.register_forward_pre_hook(enter))
         handles.append(submodule.register_forward_hook(leave, always_call=True))
     try:
         yield

@@ -153,7 +153,7 @@ def line_of_user(error: BaseException) -> str:
 def _from_file(file: Path, attribute: str) -> Spec:
     """The spec named ``attribute`` of a Python file, which is run as it is."""
     code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
-    module = _run(file)
+    module = _run(file, code)
     exported: Any = getattr(module, attribute, None)
     if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
@@ -172,8 +172,14 @@ def _no_spec(attribute: str, exported: object) -> str:
     return f"{attribute!r} is {'a module class' if is_module else 'a class'}, not a spec"
 
 
-def _run(file: Path) -> ModuleType:
+_RAN: dict[str, bytes] = {}  # the code of each user's module that is loaded
+
+
+def _run(file: Path, code: bytes) -> ModuleType:
+    """The module of a user's file, run once for each content: a trace finds a model's functions by the module that is loaded."""
     name = f"{_PREFIX}{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:16]}"
+    if name in sys.modules and _RAN.get(name) == code:
+        return sys.modules[name]
     description = importlib.util.spec_from_file_location(name, file)
     if description is None or description.loader is None:
         raise BadInputError(f"{file} is not a Python file that can be run")
@@ -191,6 +197,7 @@ def _run(file: Path) -> ModuleType:
     except BaseException as error:  # whatever the user's code raises, report its line, not ours
         sys.modules.pop(name, None)
         raise SpecError(f"{file} line {_line(error, file)}: {words_of(error)}") from None
+    _RAN[name] = code
     return module
 
 

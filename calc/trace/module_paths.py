@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ class ModulePath:
 
     def __init__(self) -> None:
         # A forward may replace a submodule (BigBird's attention does), and the new one be at the address of the old one.
-        self._names: dict[int, tuple[weakref.ref[nn.Module], str | None]] = {}
+        self._names: dict[int, tuple[weakref.ref[nn.Module], tuple[str, ...]]] = {}
         self._watched: nn.Module | None = None
         self._stack: list[str] = []
         self._recomputed: list[str] = []
@@ -33,7 +33,8 @@ class ModulePath:
         return bool(self._stack)
 
     def watch(self, module: nn.Module) -> _PathWatch:
-        """Context in which forwards of ``module`` and its submodules set the module path. A shared submodule uses its first name."""
+        """Context in which forwards of ``module`` and its submodules set the module path. A submodule that several modules share has the
+        name by which the running one has it: what all layers share is in each of them."""
         self._watched = module
         self._name_parts(module)
         for name, part in module.named_modules():
@@ -58,15 +59,17 @@ class ModulePath:
 
     def enter(self, module: nn.Module, _inputs: Any) -> None:
         if not self._has_entry(module):
-            self._names[id(module)] = weakref.ref(module), None
+            self._names[id(module)] = weakref.ref(module), ()
             if self._watched is not None:
                 self._name_parts(self._watched)
-        self._stack.append(self._names[id(module)][1] or self.current)
+        self._stack.append(name_inside(self._names[id(module)][1], self.current) or self.current)
 
     def _name_parts(self, module: nn.Module) -> None:
-        for name, part in module.named_modules():
-            if not self._has_entry(part) or self._names[id(part)][1] is None:
-                self._names[id(part)] = weakref.ref(part), name or TOP
+        names: dict[int, list[str]] = {}
+        parts = {id(part): part for name, part in module.named_modules() if not self._has_entry(part) or not self._names[id(part)][1]}
+        for name, part in module.named_modules(remove_duplicate=False):
+            names.setdefault(id(part), []).append(name or TOP)
+        self._names |= {key: (weakref.ref(part), tuple(names[key])) for key, part in parts.items()}
 
     def _has_entry(self, module: nn.Module) -> bool:
         of, _ = self._names.get(id(module), (None, None))
@@ -74,6 +77,11 @@ class ModulePath:
 
     def leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
         self._stack.pop()
+
+
+def name_inside(names: Sequence[str], running: str) -> str:
+    """The name of a module by which the ``running`` module has it, else its first name; empty if it has none."""
+    return next((name for name in names if name.startswith(f"{running}.")), names[0] if names else "")
 
 
 class _PathWatch:

@@ -133,6 +133,16 @@ def test_the_key_follows_the_content_of_the_file_and_of_what_it_imports(tmp_path
     assert len({first, neighbor_changed, changed}) == 3
 
 
+def test_a_file_is_run_again_only_if_it_has_changed(tmp_path: Path) -> None:
+    """A trace replaces functions in the loaded module: one that a second load had replaced would be traced with Python's own."""
+    file = written(tmp_path, MODEL)
+    first = load(f"{file}:spec")
+
+    assert load(f"{file}:spec").build is first.build
+    written(tmp_path, MODEL.replace('"n": 3', '"n": 5'))
+    assert (3, 5) == (first.dims["n"], load(f"{file}:spec").dims["n"])
+
+
 def test_what_a_users_file_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Data is on stdout, and only data."""
     load(f"{written(tmp_path, MODEL + 'print(1234567)')}:spec")

@@ -56,6 +56,20 @@ class Nested(nn.Module):
         return y
 
 
+class Layers(nn.Module):
+    """Layers of which each has a part of its own and one that all share."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        shared = nn.Linear(d, d, bias=False)
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(d, d, bias=False), nn.Sequential(nn.ReLU(), shared)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 class Tied(nn.Module):
     """An embedding whose weight is also the head's."""
 

@@ -19,7 +19,7 @@ from calc.spec import Spec
 from calc.symbolic.algebra import Algebra
 from tests.quick import few
 from tests.trace import modules
-from tests.trace.modules import module_paths, ops, spec
+from tests.trace.modules import Layers, module_paths, ops, spec
 
 
 class Replacing(nn.Module):
@@ -118,6 +118,14 @@ def test_a_module_that_is_used_twice_runs_twice_under_one_name() -> None:
     assert ["shared.weight"] == [name for name, _ in traced.traces[0].parameters if name.startswith("shared")]
     # d² shared, 2d² + 2d and 2d² + d outside
     assert calc.derive(traced)["parameters"].text == "5*d**2 + 3*d"
+
+
+def test_what_all_layers_share_runs_in_the_layer_that_calls_it() -> None:
+    """Its weight is one parameter under its first name; the layers are alike."""
+    trace = first_trace(spec(lambda n: Layers(n.d), dims={"B": 2, "d": 5}, inputs=lambda n: (torch.randn(n.B, n.d),)))
+
+    assert ["layers.0.0", "layers.0.1.1", "layers.1.0", "layers.1.1.1"] == module_paths(trace, "forward", "mm")
+    assert ["layers.0.0.weight", "layers.0.1.1.weight", "layers.1.0.weight"] == [name for name, _ in trace.parameters]
 
 
 def test_a_backward_operator_runs_at_the_module_path_it_differentiates() -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
+import torch
+from torch import Tensor, nn
 
 import calc
 from calc.mathematics.autodiff.derived import Derived
@@ -167,3 +169,24 @@ def test_gradients_of_library_models_equal_autograd(tmp_path: Path, config: str,
     equations = calc.gradients(spec)
 
     assert trial(equations, spec, _sizes(equations.program, spec, 0, {}), Options(), 0).ok
+
+
+class Halves(nn.Module):
+    """Multiplies one half of a width by the other."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.mix = nn.Linear(n.d, n.d, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = self.mix(x).view(x.shape[0], 2, -1).unbind(1)
+        return left * right
+
+
+def test_a_multiple_that_a_step_needs_is_inferred_for_equations_too() -> None:
+    """Without it every size would be a number."""
+    halves = Spec("halves", {"B": 3, "d": 10}, Halves, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derived = calc.gradients(halves)
+
+    assert ({}, "(2)*(d_per_2)") == (derived.program.fixed, derived.program.define["d"])
+    assert check(derived, halves).ok
