@@ -39,7 +39,7 @@ def load(name: str) -> Spec:
 
         spec = hf.spec(str(CONFIGS / f"{tail}.json") if bundled else tail)
         return _checked(dataclasses.replace(spec, name=name) if bundled else spec, name)
-    file, _, attribute = name.rpartition(":")
+    file, _, attribute = (name, "", "") if name.endswith(".py") else name.rpartition(":")
     with _users_own(name):
         return _checked(_from_file(Path(file), attribute), name)
 
@@ -50,6 +50,8 @@ def require(name: str) -> None:
     file, colon, _ = name.rpartition(":")
     if head == "hf" and tail:
         config_file(tail)
+    elif name.endswith(".py"):
+        _require_code(Path(name))
     elif colon and file.endswith(".py"):
         _require_code(Path(file))
     elif head not in CATALOGUE and not (head == "transformers" and tail in configs()):
@@ -73,8 +75,6 @@ def _require_code(file: Path) -> None:
 
 def _unknown_model(name: str) -> str:
     shown = name if len(name) <= 60 else f"{name[:59]}…"
-    if name.endswith(".py"):
-        return f"{shown!r} does not say which spec: write {shown}:NAME, where that file defines NAME = calc.Spec(…)"
     if name.endswith(".json") or os.path.isdir(name):
         return f"{shown!r} is not a built-in model: for a Hugging Face config write hf:{shown}"
     if name.startswith("transformers:"):
@@ -151,21 +151,26 @@ def line_of_user(error: BaseException) -> str:
 
 
 def _from_file(file: Path, attribute: str) -> Spec:
-    """The spec named ``attribute`` of a Python file, which is run as it is."""
+    """The spec named ``attribute`` of a Python file, which is run as it is; without a name, its only spec."""
     code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
     module = _run(file, code)
+    specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
+    attribute = attribute or (specs[0] if len(specs) == 1 else "")
     exported: Any = getattr(module, attribute, None)
     if not issubclass(type(exported), Spec):  # isinstance would use the object's own __class__
-        specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
         has = f"its specs are {', '.join(specs)}" if specs else "write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
-        reason = _no_spec(attribute, exported) if hasattr(module, attribute) else f"no name {attribute!r}"
+        unnamed = f"write {file}:NAME" if specs else "no spec"
+        reason = _no_spec(attribute, module) if attribute else unnamed
         raise SpecError(f"{file}: {reason}; {has}")
     spec: Spec = dataclasses.replace(exported, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
     return spec
 
 
-def _no_spec(attribute: str, exported: object) -> str:
-    """What ``exported`` is instead of a spec, in words; torch is not imported for it."""
+def _no_spec(attribute: str, module: ModuleType) -> str:
+    """What ``attribute`` of ``module`` is instead of a spec, in words; torch is not imported for it."""
+    if not hasattr(module, attribute):
+        return f"no name {attribute!r}"
+    exported: Any = getattr(module, attribute)
     if type(exported) is not type:
         return f"{attribute!r} is of type {type(exported).__name__}, not a spec"
     is_module = any((each.__module__, each.__name__) == ("torch.nn.modules.module", "Module") for each in exported.__mro__)

@@ -54,5 +54,4 @@ def _cell(column: PartColumn, parts: Sequence[str]) -> str:
     value = sum(column.parts.get(part, 0) for part in parts)
     if not value:
         return ""
-    written = amount(value, column.unit)
-    return f"{written.readings[0] if written.readings else written.exact}  {percent(Fraction(value, column.total)):>7}"
+    return f"{amount(value, column.unit).headline}  {percent(Fraction(value, column.total)):>7}"

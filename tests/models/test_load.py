@@ -83,10 +83,7 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
         ("gpt2:dropout=much", "gpt2: dropout = 'much' is not a number"),
         ("mlp:dropout=0.1", "mlp has no options, so nothing may follow its name: mlp"),
         ("llama/config.json", "'llama/config.json' is not a built-in model: for a Hugging Face config write hf:llama/config.json"),
-        (
-            "model.py",
-            "'model.py' does not say which spec: write model.py:NAME, where that file defines NAME = calc.Spec(…)",
-        ),
+        ("absent.py", "no file absent.py: give the path of the Python file that holds the spec"),
         ("absent.py:spec", "no file absent.py: give the path of the Python file that holds the spec"),
     ],
 )
@@ -192,6 +189,15 @@ def test_a_name_that_is_no_spec_is_refused_with_those_that_are(tmp_path: Path) -
 
     assert refusal(f"{file}:model") == f"{file}: no name 'model'; its specs are spec"
     assert refusal(f"{file}:other") == f"{file}: 'other' is of type int, not a spec; its specs are spec"
+
+
+def test_a_file_with_one_spec_needs_no_name(tmp_path: Path) -> None:
+    """Of two, the name says which."""
+    file = written(tmp_path, MODEL)
+    both = written(tmp_path, f"{MODEL}\nsecond = spec\n", "both.py")
+
+    assert load(str(file)).key == load(f"{file}:spec").key
+    assert refusal(str(both)) == f"{both}: write {both}:NAME; its specs are spec, second"
 
 
 def test_a_class_is_no_spec(tmp_path: Path) -> None:
