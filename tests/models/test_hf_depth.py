@@ -115,3 +115,13 @@ def test_a_layer_that_is_numbered_by_the_depth_stays_the_last(tmp_path: Path) ->
     config = spec.build(Sizes(**spec.sizes({"L": 7}))).config
 
     assert (["stage7"], [7]) == (config.out_features, config.out_indices)
+
+
+def test_layers_that_the_library_does_not_build_are_mentioned(tmp_path: Path) -> None:
+    """Layers that predict more than one token are in the published size alone; the window's number of layers is a setting of the others."""
+    predicting = spec_of(tmp_path, LLAMA | {"num_nextn_predict_layers": 2, "max_window_layers": 3, "num_hidden_layers": 4})
+
+    assert [note for note in predicting.notes if "layers" in note] == [
+        "the file has num_nextn_predict_layers = 2, but LlamaForCausalLM of the library builds no such layers: published sizes may include"
+        " them"
+    ]

@@ -17,7 +17,7 @@ from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
 from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
-from calc.models.hf.effects import notes_on_unused, without_effect
+from calc.models.hf.effects import notes_on_missing_layers, notes_on_unused, without_effect
 from calc.models.hf.feeds import stated
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.pairs import pair_lists
@@ -103,7 +103,8 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     for prefix, (part, config_part, _) in towers.items():
         dims |= dims_of_tower(part, inner[prefix], config_part, prefix)
     numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
-    return layout, dims, (*task.notes, *notes, *notes_on_unused(own, fields, unused), *(numbers if towers else ()))
+    of_fields = (*notes_on_unused(own, fields, unused), *(() if home else notes_on_missing_layers(source, layout)))
+    return layout, dims, (*task.notes, *notes, *of_fields, *(numbers if towers else ()))
 
 
 def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:

@@ -1,4 +1,4 @@
-"""Dimensions of a config without effect: sizes that it has, but that no module of the model is built with.
+"""Fields of a config without effect: sizes, and numbers of further layers, that no module of the model is built with.
 
 A model whose layers all have experts ignores the width of a dense feed-forward; code beside a config, which is not run here, reads fields
 that the library's class does not know. Such a size would be a symbol that is in no closed form.
@@ -65,3 +65,33 @@ def notes_on_unused(source: Source, fields: Mapping[str, Sequence[str]], unused:
     of_unused = {name for dim in unused & fields.keys() for name in fields[dim]}
     names = [name for name in source.raw if source.aliases.get(name, name) in of_unused]
     return (f"no module of this model is built with {', '.join(names)}, so that no number here depends on it",) if names else ()
+
+
+def notes_on_missing_layers(source: Source, layout: ConfigLayout) -> tuple[str, ...]:
+    """A note on each number of further layers in the file that the library's class builds nothing of, such as those that predict more than
+    one token: sizes that are published may include them."""
+    counts = {
+        name: value
+        for name, value in source.raw.items()
+        if isinstance(value, int) and value > 0 and "num" in name and FIELDS.counts_layers(name) and name not in FIELDS.sizes
+    }
+    missing = [name for name, value in counts.items() if _is_without_effect(source, layout, name, value)]
+    return tuple(
+        f"the file has {name} = {source.raw[name]}, but {source.architecture} of the library builds no such layers: published sizes may"
+        " include them"
+        for name in missing
+    )
+
+
+def _is_without_effect(source: Source, layout: ConfigLayout, name: str, value: int) -> bool:
+    """Whether one more changes neither the parts of the model nor their settings."""
+    depth = {} if layout.layers is None else {"L": layout.layers.irregular + layout.layers.period}
+    changes = layout.changes(Sizes(**depth))
+    kinds: list[Hashable] = []
+    for count in (value, value + 1):
+        try:
+            module = without_memory(source, source.config({**changes, name: count}))
+        except Exception:  # the class may raise anything at a number that it does not support: so it reads it
+            return False
+        kinds.append((tuple(path for path, _ in module.named_parameters()), kind_of(module)))
+    return kinds[0] == kinds[1]
