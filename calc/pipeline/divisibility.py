@@ -80,6 +80,15 @@ def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
     return divides and not any(name in declared for name, _ in _divided(trying, after))
 
 
+def is_settled(search: DivisorSearch) -> bool:
+    """Whether what is tried declares a multiple of what the failing line divides a dimension by: it is what that line needs."""
+    if search.trying is None or not search.levels:
+        return False
+    top = search.levels[-1]
+    declared = {name: dim.multiple_of for name, dim in search.trying.dims.items() if isinstance(dim, Dim) and dim != top.spec.dims.get(name)}
+    return any(pair in declared.items() for pair in _divided(top.spec, said_by(top.failure)))
+
+
 def said_by(error: TraceError) -> str:
     """What the failing operator says, without the line that runs it, which has the model's own names."""
     return _last_sentence(error.said) if isinstance(error, SizesError) and error.said else _searched(error)

@@ -19,7 +19,7 @@ from calc.errors import (
     ZeroQuotientError,
 )
 from calc.graph import unbacked_sizes
-from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
+from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined
 from calc.pipeline import divisibility
 from calc.pipeline.depth import is_of_peaks, own_error
 from calc.spec import Spec
@@ -31,6 +31,21 @@ def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     if not isinstance(read, TripCount):
         return None
     return replace(plan, trip_counts={**plan.trip_counts, read.symbol: read.where}, reason=read.reason)
+
+
+def whole_chunks(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Declare a size a multiple of what it is divided by and rounded to count iterations, where the closed forms in that size hold at few
+    iterations only: the quotient is then the trip count."""
+    from calc.trace import attempt
+
+    if not refusal.of_case or type(refusal.error) is not TraceError:
+        return None
+    general = TracePlan(plan.spec, plan.spec.sizes(), plan.options, specialized=plan.specialized)
+    traced = refined(general, attempt, (trip_count,), lambda _: None)[1]  # once more, as the graph may be from the cache
+    reads = [tried.refusal for tried in traced.history if tried.refusal and isinstance(tried.refusal.evidence, TripCount)]
+    rounded = next((read.error for read in reads if isinstance(read.error, SpecializationError) and read.error.divided), None)
+    more = None if rounded is None else divisibility.divided(plan.spec, _requested(plan, plan.spec), rounded)
+    return plan.of(more.spec, more.reason) if more else None
 
 
 def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -97,6 +112,8 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
         if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
             search = divisibility.first_search(given, _requested(plan, given), error)
         first: TraceError = error
+    elif isinstance(error, TraceError) and error.failures and divisibility.is_settled(search):
+        return None  # closed forms fail for another reason, which no further divisor changes
     elif search.levels:
         first = search.levels[0].failure
     else:
@@ -127,7 +144,7 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 ITERATIONS = (trip_count, more_iterations)
 AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, divided_size, specialized_size)
-REFINEMENTS = (*AT_ONE_SPEC, divisor, unknown_quantities, specializable_size)
+REFINEMENTS = (*AT_ONE_SPEC, whole_chunks, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
 _NEVER_UNKNOWN = "parameters"

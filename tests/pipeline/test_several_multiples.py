@@ -225,3 +225,55 @@ def test_errors_of_einops_are_of_the_line_that_calls_it() -> None:
     assert ["Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"] == [*inferred]
     assert all("raised EinopsError at test_several_multiples.py:" in because for because in inferred.values())
     assert not derivation.specialized
+
+
+class Chunked(nn.Module):
+    """Runs a layer over chunks of eight positions, the last of which may be shorter."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.mix = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.mix(x[:, i : i + 8]) for i in range(0, x.shape[1], 8)], 1)
+
+
+def test_where_a_length_is_no_trip_count_the_number_of_chunks_is() -> None:
+    """A length of a few positions is one chunk, whose closed forms hold at no longer length."""
+    s = Spec("chunked", {"B": 3, "T": 40, "d": 5}, Chunked, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd", mode="infer")
+
+    assert "Eq(Mod(T, 8), 0)" in {a.expr for a in derivation.assumptions}
+    assert "2*B*T*d**2" == derivation["flops.forward.matmul"].text
+    assert [] == failures(calc.check(derivation, B=2, T=48, d=7))
+
+
+class Tiles(nn.Module):
+    """Products of each tile of queries with each tile of keys, of heads whose width nobody declared."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.mix = n.h, nn.Linear(n.d, n.d, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = rearrange(self.mix(x), "b t (h d) -> (b h) t d", h=self.h)
+        tiles = range(0, x.shape[1], 4)
+        rows = []
+        for i in tiles:
+            row = torch.zeros_like(heads[:, i : i + 4])
+            for j in tiles:
+                row = row + (heads[:, i : i + 4] @ heads[:, j : j + 4].mT).exp() @ heads[:, j : j + 4]
+            rows.append(row)
+        return torch.cat(rows, 1)
+
+
+@pytest.mark.slow
+def test_a_peak_without_a_closed_form_is_no_reason_for_other_multiples() -> None:
+    """The heads divide the width, and no further divisor is tried where a peak between two loops over tiles has no closed form."""
+    s = Spec("tiles", {"B": 3, "T": 24, "d": 12, "h": 2}, Tiles, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", mode="infer", progress=progress.append)
+
+    assert {"assuming d to be a multiple of h", "assuming T to be a multiple of 4"} == {p for p in progress if p.startswith("assuming")}
+    assert "4*B*T**2*d + 2*B*T*d**2" == derivation["flops.forward.matmul"].text
+    assert [] == failures(calc.check(derivation, B=2, T=20, d=14, h=2))
