@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
 from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
-from calc.derive.names import AddendLabel
+from calc.derive.names import AddendLabel, WorkKind
 from calc.derive.part_names import (
     ATTENTION,
     EMBEDDING,
@@ -56,6 +56,7 @@ _UNFUSED = {
     (SCORES, "x W"): "Q Kᵀ", (SCORES, "dx = dy Wᵀ"): "dQ = dS K", (SCORES, "dW = xᵀ dy"): "dKᵀ = Qᵀ dS",
     (MIX, "x W"): "P V", (MIX, "dx = dy Wᵀ"): "dP = dO Vᵀ", (MIX, "dW = xᵀ dy"): "dV = Pᵀ dO",
 }  # fmt: skip
+_OF_MATMULS = frozenset((WorkKind.MATMUL, WorkKind.CAUSAL, WorkKind.RECOMPUTE))
 _SOFTMAX = re.compile(r"(?<!log)_softmax")
 _DETACH = "aten.detach.default"
 _WHOLE_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm")
@@ -240,13 +241,13 @@ class ModelParts:
         name = _UNFUSED.get((part, label.text), "") if part in self.products else ""
         return replace(label, text=name, gradient="") if name else label
 
-    def of_operator(self, op: Op, quantity: str, label: AddendLabel, forward: ForwardMatmuls) -> str:
+    def of_operator(self, op: Op, work: WorkKind | None, label: AddendLabel, forward: ForwardMatmuls) -> str:
         """The part of an addend of an operator's cost, or a module path."""
         if op.phase == "optimizer":
             return self.of_tensor(op.module_path)
-        if quantity.endswith(("matmul", "causal", "recompute")):
+        if work in _OF_MATMULS:
             return _FUSED.get(label.text) or self._of_matmul(op, forward)
-        if "attention" in op.name and quantity.endswith("elementwise"):
+        if "attention" in op.name and work is WorkKind.ELEMENTWISE:
             return SOFTMAX
         if op.index in self.operators:
             return self.operators[op.index]

@@ -9,6 +9,7 @@ from typing import Any
 from calc.derive import optimizer_state, saved_for
 from calc.derive.accumulate import EXPERTS, TABLE
 from calc.derive.loops import Group, by
+from calc.derive.names import WorkKind
 from calc.graph.step import bare_name
 from calc.rules.reduction import REDUCTION
 from calc.rules.registry import Registry, Rule
@@ -51,11 +52,11 @@ class Reasons:
 
     def of(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
-        if quantity.startswith("bytes_moved"):
+        if groups[0].label.product is not None:
             return _TRANSFERS
         if not any(self._rule(g) for g in groups):
             return self._of_tensors(quantity, groups) or _REASONS.get(quantity, _STORAGES)
-        if quantity.endswith("elementwise"):
+        if groups[0].work is WorkKind.ELEMENTWISE:
             return self._elementwise(groups)
         return self._matmuls(groups)
 

@@ -14,7 +14,6 @@ from functools import cache, cached_property
 from typing import Any
 
 from calc.derive import peak_roles
-from calc.derive.accumulate import TRAFFIC
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
 from calc.derive.names import PeakPlace, StepPlace
@@ -360,5 +359,5 @@ def _how_often(count: str, rules: int, operators: bool) -> str:
 
 
 def _labelled(addend: Expression, g: Group) -> Labelled:
-    label = g.label.product if g.label.text == TRAFFIC.text else str(g.label)  # all addends of bytes moved are reads and writes
+    label = str(g.label) if g.label.product is None else g.label.product  # all addends of bytes moved are reads and writes
     return Labelled(addend, label, bare_name(g.rule) if _is_operator(g) else "")

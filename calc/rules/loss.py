@@ -83,7 +83,7 @@ def nll_loss_backward(op: Operator) -> Cost:
     mean = (each("dℒ / total weight", upstream.shape),) if op.value("reduction", MEAN) == MEAN else ()
     scaled = () if weight is None else (each("dℒ · weight", scores.shape if upstream.shape else weight.shape),)
     return Cost(
-        elementwise=(*mean, *scaled, each("−[c = t] · dℒ", scores.shape)),
+        elementwise=(*mean, *scaled, each("−dℒ where c = t", scores.shape)),
         reads=(*whole(upstream, target, op.tensor("total_weight")), *(((target.numel, weight.dtype),) if weight is not None else ())),
     )
 
