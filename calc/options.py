@@ -232,6 +232,16 @@ class Options:
 _ALWAYS = ("optimizer", "precision", "attention", "mode")
 
 
+def trains(options: Mapping[str, str]) -> bool:
+    """Whether the step of these options, as ``Options.to_json`` gives them, has a backward and an optimizer."""
+    return options.get("mode", TRAIN) == TRAIN
+
+
+def by_cuda(options: Mapping[str, str]) -> bool:
+    """Whether the step of these options, as ``Options.to_json`` gives them, is by the kernels of a CUDA device."""
+    return options.get("kernels") == "cuda"
+
+
 def made(**options: Any) -> Options:
     """``Options`` from keyword arguments. Raises BadInputError, with the valid names, for an unknown one."""
     names = [f.name for f in fields(Options)]

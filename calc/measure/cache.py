@@ -37,7 +37,8 @@ def cache_elements(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool
     outcome = _elements(spec, sizes, "meta")
     if outcome.elements is not None:
         return outcome
-    return _elements(spec, sizes, "meta", in_bf16=True)  # grouped matmuls take nothing else there
+    in_bf16 = _elements(spec, sizes, "meta", in_bf16=True)  # grouped matmuls take nothing else there
+    return outcome if in_bf16.elements is None else in_bf16
 
 
 def _elements(spec: Spec, sizes: Mapping[str, int], device: str, in_bf16: bool = False) -> CacheElements:
