@@ -37,7 +37,7 @@ class Spec:
                        empty: such a model is refused.
     ``may_unroll``     those of ``may_specialize`` that a step may loop over (time): if read as numbers, first tried as trip counts.
     ``unknown``        quantities without a closed form, each with the reason: they are derived as unknown.
-    ``digest``         SHA-256 of the file that says all of the model; empty where none does.
+    ``digest``         SHA-256 of the config that a class of transformers is made from; empty for other models.
     ``notes``          what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
@@ -123,6 +123,11 @@ class Spec:
             if not _is(item, kinds):
                 label = f"dims[{name!r}]" if part == "default" else f"{part} of dims[{name!r}]"
                 raise SpecError(f"spec {self.name!r}: {label} must be {expected}, not {_kind(item)}")
+
+    @property
+    def of_library(self) -> bool:
+        """Whether the model is a class of transformers, made from a config."""
+        return bool(self.digest)
 
     @property
     def dimensions(self) -> dict[str, Dim]:

@@ -26,7 +26,7 @@ SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
 
-_TRAFFIC = AddendLabel("reads and writes", product="")
+_TRAFFIC = AddendLabel("reads and writes")
 # Labels of parameters: of all, and of those that one token uses.
 _ELEMENTS = AddendLabel("elements")
 EXPERTS, TABLE = AddendLabel("elements of a token's experts"), AddendLabel("elements of the table")
@@ -39,7 +39,7 @@ class CountedAddend:
     ``factors`` is the product as the rule states it; ``count`` its value. A factor that is a tuple is a sum of products. ``rule`` names
     the operator's rule or the kind of tensor, ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a
     module path.
-    ``uses``: as what operators save a tensor for their backwards. ``work``: which FLOPs of an operator; none of bytes.
+    ``uses``: as what operators save a tensor for their backwards. ``work``: what of an operator; none of a tensor.
     """
 
     quantity: str
@@ -191,7 +191,7 @@ class Accumulator:
                 label = parts.label(part, alike.label)
                 if alike.work is WorkKind.MATMUL:
                     matmuls.append(label.text)
-                if alike.work is None and len(matmuls) == 1:
+                if alike.work is WorkKind.TRAFFIC and len(matmuls) == 1:
                     label = replace(label, product=matmuls[0])
                 yield replace(alike, module_path=op.module_path, label=label, part=part)
 
@@ -279,7 +279,7 @@ class Accumulator:
             products = Counter((item_size(view.dtype), *_distinct_shape(view)) for view in self._transfers(op, cost))
             addends = tuple(product if times == 1 else (times, *product) for product, times in products.items())
             factors = addends[0] if len(addends) == 1 else (addends,)
-            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, _TRAFFIC, factors, moved)
+            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, _TRAFFIC, factors, moved, work=WorkKind.TRAFFIC)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""

@@ -149,7 +149,7 @@ class Group:
     """Equal addends of one quantity: same module path (loop indices as ``*``), rule, label, amount and part of the model.
 
     ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts). ``uses``: as what operators
-    save a tensor for their backwards. ``work``: which FLOPs of an operator.
+    save a tensor for their backwards. ``work``: what of an operator; none of a tensor.
     """
 
     quantity: str

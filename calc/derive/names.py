@@ -9,12 +9,13 @@ MODEL_INPUT = "model input"
 
 
 class WorkKind(StrEnum):
-    """What is counted of an operator: the last part of the quantity's name, ``flops.forward.matmul``; bytes moved have none there."""
+    """What is counted of an operator. FLOPs have it as the last part of the quantity's name: ``flops.forward.matmul``."""
 
     MATMUL = "matmul"
     CAUSAL = "causal"
     RECOMPUTE = "recompute"
     ELEMENTWISE = "elementwise"
+    TRAFFIC = "bytes moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class AddendLabel:
 
     ``dtype`` is that of a tensor; ``is_input``: the tensor is an input of the model. ``is_causal``: a matmul counts the positions of a
     causal mask alone. ``gradient``: a matmul of the backward computes ``dx`` or ``dw``. ``of_parameter``: a matmul multiplies by a
-    parameter, or is the gradient of one that does. ``product``: of reads and writes, the matmul of their operator, empty if it has not one.
+    parameter, or is the gradient of one that does. ``product``: the matmul whose reads and writes are counted.
     """
 
     text: str
@@ -33,7 +34,7 @@ class AddendLabel:
     gradient: str = ""
     is_convolution: bool = False
     of_parameter: bool = False
-    product: str | None = None
+    product: str = ""
 
     def __str__(self) -> str:
         return f"{f'{self.dtype} ' if self.dtype else ''}{self.text}{' (causal)' if self.is_causal else ''}"

@@ -52,7 +52,7 @@ class Reasons:
 
     def of(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
-        if groups[0].label.product is not None:
+        if groups[0].work is WorkKind.TRAFFIC:
             return _TRANSFERS
         if not any(self._rule(g) for g in groups):
             return self._of_tensors(quantity, groups) or _REASONS.get(quantity, _STORAGES)
