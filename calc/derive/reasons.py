@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +15,6 @@ from calc.rules.registry import Registry, Rule
 from calc.symbolic.expression import Expression, Negative, Number, Product, Sum
 from calc.symbolic.readable import readable
 
-# A source that is a reference of torch, with a note: ``torch._refs.add; an alpha of 1 is not a multiplication``; a colon has another count.
-_REFERENCE = re.compile(r"(?P<name>torch\._(?:refs|decomp)\.[\w.]+)(?:(?P<mark>[:;,]) (?:which )?(?P<note>.*))?")
 _EACH, _REDUCED = "one FLOP for each result element of each operation listed, those of {}", "n − 1 for a reduction of n"
 
 _TRANSFERS = (
@@ -104,11 +101,11 @@ class Reasons:
 
     def _elementwise(self, groups: Sequence[Group]) -> str:
         rules = self._stated(groups)
-        origins = {name: rule.elementwise or rule.source for name, rule in rules.items()}
         reduced = any(self._may_reduce(factor) for g in groups for factor in g.factors)
         if len({*rules.values()}) == 1:
-            return _argument(next(iter(rules.values())), "; ".join(_counted({"": next(iter(origins.values()))}, reduced=reduced)))
-        return "; ".join(_counted(origins, reduced=reduced))
+            rule = next(iter(rules.values()))
+            return _argument(rule, "; ".join(_counted({"": rule}, reduced=reduced)))
+        return "; ".join(_counted(rules, reduced=reduced))
 
     def _may_reduce(self, factor: Any) -> bool:
         """Whether a factor may be n − 1 operations of a reduction; a specialized size is a number, which does not tell."""
@@ -120,13 +117,12 @@ class Reasons:
         return False
 
 
-def _counted(origins: Mapping[str, str], *, reduced: bool) -> list[str]:
+def _counted(rules: Mapping[str, Rule], *, reduced: bool) -> list[str]:
     """How elementwise rules count, by the names of their operators: those of torch's references together, then what one of them adds."""
-    references = {name: match for name, origin in origins.items() if (match := _REFERENCE.fullmatch(origin))}
-    listed = [match["name"] for match in references.values() if match["mark"] != ":"]
-    notes = {name: references[name]["note"] if name in references else origin for name, origin in origins.items()}
+    listed = [rule.reference for rule in rules.values() if rule.reference and not rule.elementwise]
     each = [_EACH.format(listed[0] if len(listed) == 1 else "torch's references")] if listed else []
     covered = REDUCTION if listed and reduced else ""
+    notes = {name: rule.elementwise or rule.source for name, rule in rules.items()}
     named = (f"{name}: {note}" if name else note for name, note in notes.items() if note and note != covered)
     return [*each, *([_REDUCED] if listed and reduced else []), *dict.fromkeys(named)]
 
