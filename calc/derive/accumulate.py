@@ -187,7 +187,7 @@ class Accumulator:
                 continue
             matmuls = []
             for alike in self._addends_of(op, trace, _computes(op, forward)):
-                part = parts.of_operator(op, alike.work, alike.label, forward)
+                part = parts.of_operator(op, alike.work, alike.label.attention, forward)
                 label = parts.label(part, alike.label)
                 if alike.work is WorkKind.MATMUL:
                     matmuls.append(label.text)
@@ -339,7 +339,8 @@ _UNNAMED = MatmulName()
 
 def _flop_entry(work: WorkKind, op: Op, term: Term, computes: MatmulName = _UNNAMED) -> CountedAddend:
     text, gradient = (computes.text, computes.gradient) if computes.text else (term.name, term.gradient)
-    label = AddendLabel(text, gradient=gradient, is_convolution=term.is_convolution, of_parameter=computes.of_parameter)
+    label = AddendLabel(text, gradient=gradient, is_convolution=term.is_convolution, attention=term.attention)
+    label = replace(label, of_parameter=computes.of_parameter)
     amount = Amount(term.count, Unit.FLOP)
     return CountedAddend(f"flops.{op.phase}.{work}", op.module_path, op.name, label, term.factors, amount, work=work)
 

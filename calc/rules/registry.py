@@ -22,21 +22,22 @@ Factor = Any  # int or polynomial
 @dataclass(frozen=True, slots=True)
 class Term:
     """One addend: ``name`` says what is computed; the product of ``factors`` is its FLOP count. ``gradient`` is ``dx`` or ``dw`` where a
-    matmul computes one."""
+    matmul computes one. ``attention``: which of attention's two matmuls it is or differentiates, ``scores`` or ``mix``."""
 
     name: str
     factors: tuple[Factor, ...]
     gradient: str = ""
     is_convolution: bool = False
+    attention: str = ""
 
     @property
     def count(self) -> Factor:
         return math.prod(self.factors)
 
 
-def term(name: str, *factors: Factor) -> Term:
+def term(name: str, *factors: Factor, attention: str = "") -> Term:
     """``term("A B", 2, m, k, n)``: the addend named "A B", 2·m·k·n."""
-    return Term(name, factors)
+    return Term(name, factors, attention=attention)
 
 
 @dataclass(frozen=True, slots=True)
