@@ -152,14 +152,14 @@ def sweep(
     ``options`` are those of ``calc.options.Options``. Raises ``DimensionError`` for an invalid size, and ``UnknownQuantityError``.
     """
     from calc.options import made
-    from calc.pipeline.sweep import of_model
+    from calc.pipeline.sweep import SweptSizes, of_model
 
     arguments.instance("model", model, str, _NAME_OF_MODEL)
     axes = arguments.keys("sizes", sizes, "a dictionary of lists of integers by dimension, e.g. {'B': [1, 2, 4]}")
     names, say = arguments.names("quantities", quantities, "memory.peak"), arguments.progress(progress)
     arguments.flag("listed", listed)
     arguments.flag("cache", cache)
-    return of_model(model, axes, names, made(**options), listed=listed, cache=cache, progress=say)
+    return of_model(model, SweptSizes(axes, listed), names, made(**options), cache=cache, progress=say)
 
 
 def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int) -> Derived:

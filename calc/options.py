@@ -216,7 +216,7 @@ class Options:
     @property
     def every(self) -> int:
         """The interval between recomputed blocks: 2 for ``block/2``, 1 otherwise."""
-        return int(self.checkpointing.partition("/")[2] or 1)
+        return interval(self.checkpointing)
 
     def to_json(self) -> dict[str, str]:
         """The options as plain data, in a fixed order: those in ``_ALWAYS``, and others that differ from their default. No optimizer unless
@@ -230,6 +230,21 @@ class Options:
 
 
 _ALWAYS = ("optimizer", "precision", "attention", "mode")
+
+
+def interval(checkpointing: str) -> int:
+    """The interval between recomputed blocks, as ``Options.every``."""
+    return int(checkpointing.partition("/")[2] or 1)
+
+
+def trains(options: Mapping[str, str]) -> bool:
+    """Whether the step of these options, as ``Options.to_json`` gives them, has a backward and an optimizer."""
+    return options.get("mode", TRAIN) == TRAIN
+
+
+def by_cuda(options: Mapping[str, str]) -> bool:
+    """Whether the step of these options, as ``Options.to_json`` gives them, is by the kernels of a CUDA device."""
+    return options.get("kernels") == "cuda"
 
 
 def made(**options: Any) -> Options:

@@ -37,6 +37,7 @@ class Spec:
                        empty: such a model is refused.
     ``may_unroll``     those of ``may_specialize`` that a step may loop over (time): if read as numbers, first tried as trip counts.
     ``unknown``        quantities without a closed form, each with the reason: they are derived as unknown.
+    ``digest``         SHA-256 of the config that a class of transformers is made from; empty for other models.
     ``notes``          what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
@@ -56,6 +57,7 @@ class Spec:
     may_unroll: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     reduced: str = ""
+    digest: str = ""
 
     def __repr__(self) -> str:
         """The name and the default sizes."""
@@ -76,7 +78,7 @@ class Spec:
         for part in ("predict", "optimizer"):
             if getattr(self, part) is not None and not callable(getattr(self, part)):
                 raise SpecError(f"spec {self.name!r}: {part} must be a function, or left out")
-        for part in ("source", "key", "reduced"):
+        for part in ("source", "key", "reduced", "digest"):
             if not _is(getattr(self, part), str):
                 raise SpecError(f"spec {self.name!r}: {part} must be a text, not {_kind(getattr(self, part))}")
         for part in ("trip_counts", "notes", "may_unroll"):
@@ -121,6 +123,11 @@ class Spec:
             if not _is(item, kinds):
                 label = f"dims[{name!r}]" if part == "default" else f"{part} of dims[{name!r}]"
                 raise SpecError(f"spec {self.name!r}: {label} must be {expected}, not {_kind(item)}")
+
+    @property
+    def of_library(self) -> bool:
+        """Whether the model is a class of transformers, made from a config."""
+        return bool(self.digest)
 
     @property
     def dimensions(self) -> dict[str, Dim]:

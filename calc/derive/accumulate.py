@@ -13,7 +13,7 @@ from typing import Any
 from calc.derive.active import ParameterUse, parameter_use
 from calc.derive.backward_matmuls import ForwardMatmuls, MatmulName, forward_matmuls, gradient_of, product_of
 from calc.derive.model_parts import ModelParts, model_parts
-from calc.derive.names import MODEL_INPUT, AddendLabel
+from calc.derive.names import MODEL_INPUT, AddendLabel, WorkKind
 from calc.derive.saved_for import SavedAs, SavedUses
 from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor, bare_name
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
@@ -26,7 +26,7 @@ SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
 
-TRAFFIC = AddendLabel("reads and writes")
+_TRAFFIC = AddendLabel("reads and writes")
 # Labels of parameters: of all, and of those that one token uses.
 _ELEMENTS = AddendLabel("elements")
 EXPERTS, TABLE = AddendLabel("elements of a token's experts"), AddendLabel("elements of the table")
@@ -39,7 +39,7 @@ class CountedAddend:
     ``factors`` is the product as the rule states it; ``count`` its value. A factor that is a tuple is a sum of products. ``rule`` names
     the operator's rule or the kind of tensor, ``label`` the rule's addend. ``part`` of the model: one of ``model_parts.NAMES``, or a
     module path.
-    ``uses``: as what operators save a tensor for their backwards.
+    ``uses``: as what operators save a tensor for their backwards. ``work``: what of an operator; none of a tensor.
     """
 
     quantity: str
@@ -50,6 +50,7 @@ class CountedAddend:
     amount: Amount
     part: str = ""
     uses: tuple[SavedAs, ...] = ()
+    work: WorkKind | None = None
 
     @property
     def count(self) -> Any:
@@ -186,13 +187,13 @@ class Accumulator:
                 continue
             matmuls = []
             for alike in self._addends_of(op, trace, _computes(op, forward)):
-                part = parts.of_operator(op, alike.quantity, alike.label, forward)
+                part = parts.of_operator(op, alike.work, alike.label.attention, forward)
                 label = parts.label(part, alike.label)
-                if alike.quantity.endswith(".matmul"):
+                if alike.work is WorkKind.MATMUL:
                     matmuls.append(label.text)
-                if label == TRAFFIC and len(matmuls) == 1:
+                if alike.work is WorkKind.TRAFFIC and len(matmuls) == 1:
                     label = replace(label, product=matmuls[0])
-                yield CountedAddend(alike.quantity, op.module_path, op.name, label, alike.factors, alike.amount, part)
+                yield replace(alike, module_path=op.module_path, label=label, part=part)
 
     def _addends_of(self, op: Op, trace: StepTrace, computes: MatmulName) -> Sequence[CountedAddend]:
         """The addends of ``op``, or those of an equal operator at another module path. ``computes`` names a matmul."""
@@ -246,17 +247,15 @@ class Accumulator:
         return view
 
     def _flops(self, op: Op, cost: Cost, causal: Any, computes: MatmulName) -> Iterator[CountedAddend]:
-        phase = f"flops.{op.phase}"
         for term in cost.matmul:
-            entry = _flop_entry(f"{phase}.matmul", op, term, computes)
-            yield entry
+            yield _flop_entry(WorkKind.MATMUL, op, term, computes)
             if op.phase != "optimizer":
-                credited = replace(entry, quantity=f"{phase}.causal")
+                credited = _flop_entry(WorkKind.CAUSAL, op, term, computes)
                 yield credited if causal is None else _under_mask(credited, term, causal)
         for term in self.repeated(op, cost):
-            yield _flop_entry(f"{phase}.recompute", op, term)
+            yield _flop_entry(WorkKind.RECOMPUTE, op, term)
         for term in cost.elementwise:
-            yield _flop_entry(f"{phase}.elementwise", op, term)
+            yield _flop_entry(WorkKind.ELEMENTWISE, op, term)
 
     def repeated(self, op: Op, cost: Cost) -> tuple[Term, ...]:
         """The matrix multiplications that only repeat the forward (recomputation)."""
@@ -280,7 +279,7 @@ class Accumulator:
             products = Counter((item_size(view.dtype), *_distinct_shape(view)) for view in self._transfers(op, cost))
             addends = tuple(product if times == 1 else (times, *product) for product, times in products.items())
             factors = addends[0] if len(addends) == 1 else (addends,)
-            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, TRAFFIC, factors, moved)
+            yield CountedAddend(f"bytes_moved.{op.phase}", op.module_path, op.name, _TRAFFIC, factors, moved, work=WorkKind.TRAFFIC)
 
     def moved(self, op: Op, cost: Cost) -> Amount:
         """Bytes that the operator reads and writes."""
@@ -338,10 +337,12 @@ def _computes(op: Op, forward: ForwardMatmuls) -> MatmulName:
 _UNNAMED = MatmulName()
 
 
-def _flop_entry(quantity: str, op: Op, term: Term, computes: MatmulName = _UNNAMED) -> CountedAddend:
+def _flop_entry(work: WorkKind, op: Op, term: Term, computes: MatmulName = _UNNAMED) -> CountedAddend:
     text, gradient = (computes.text, computes.gradient) if computes.text else (term.name, term.gradient)
-    label = AddendLabel(text, gradient=gradient, is_convolution=term.is_convolution, of_parameter=computes.of_parameter)
-    return CountedAddend(quantity, op.module_path, op.name, label, term.factors, Amount(term.count, Unit.FLOP))
+    label = AddendLabel(text, gradient=gradient, is_convolution=term.is_convolution, attention=term.attention)
+    label = replace(label, of_parameter=computes.of_parameter)
+    amount = Amount(term.count, Unit.FLOP)
+    return CountedAddend(f"flops.{op.phase}.{work}", op.module_path, op.name, label, term.factors, amount, work=work)
 
 
 def _under_mask(entry: CountedAddend, term: Term, length: Any) -> CountedAddend:

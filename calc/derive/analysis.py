@@ -73,9 +73,8 @@ class Analysis:
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
         trip_counts = {name: fewest([r.sizes for r in self.graph.traces], name) for name in self.graph.loops}
         unknown = {*self.graph.unknown, *(("parameters.active",) if self.unrouted else ())}
-        return certify.certify(
-            trace, Accumulator(int, self.registry), totals, candidates, self.algebra, self.module_paths, trip_counts, unknown
-        )
+        forms = certify.CertifiedForms(totals, candidates, self.algebra, self.module_paths, trip_counts, unknown)
+        return certify.certify(forms, trace, Accumulator(int, self.registry))
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:

@@ -36,12 +36,14 @@ class MatmulName(NamedTuple):
 
 
 class MatmulOperand(NamedTuple):
-    """An operand of a matmul: its storage, and the name of the tensor that it is, or of which it is the transpose."""
+    """An operand of a matmul: its storage, and the name of the tensor that it is, or of which it is the transpose. ``is_weight``: its
+    gradient is dW, as of a parameter or of the second of two alike."""
 
     storage: int
     name: str
     is_parameter: bool = False
     is_transposed: bool = False
+    is_weight: bool = False
 
     def written(self, *, transposed: bool = False) -> str:
         """The operand, or its transpose: ``Wᵀ``."""
@@ -50,7 +52,7 @@ class MatmulOperand(NamedTuple):
     @property
     def gradient(self) -> str:
         """Which of the two gradients of a matmul is that of the operand."""
-        return "dx" if self.name == "x" else "dw"
+        return "dw" if self.is_weight else "dx"
 
 
 class ForwardMatmul(NamedTuple):
@@ -100,7 +102,7 @@ def forward_matmuls(trace: StepTrace) -> ForwardMatmuls:
 def _named(left: MatmulOperand, right: MatmulOperand) -> tuple[MatmulOperand, MatmulOperand]:
     """The operands with names: x beside a parameter, x and W where neither is one, or both have one name."""
     if left.name == right.name:
-        return MatmulOperand(left.storage, "x", left.is_parameter), MatmulOperand(right.storage, "W", right.is_parameter)
+        return MatmulOperand(left.storage, "x", left.is_parameter), MatmulOperand(right.storage, "W", right.is_parameter, is_weight=True)
     return left._replace(name=left.name or "x"), right._replace(name=right.name or "x")
 
 
@@ -119,7 +121,7 @@ class _Parameters:
         name, _ = self.named[tensor.storage]
         transposed = self._is_transposed(op, tensor)
         own = "W" if name == "weight" or transposed is None else name
-        return MatmulOperand(tensor.storage, own, is_parameter=True, is_transposed=bool(transposed))
+        return MatmulOperand(tensor.storage, own, is_parameter=True, is_transposed=bool(transposed), is_weight=True)
 
     def _is_transposed(self, op: Op, tensor: Tensor) -> bool | None:
         """Whether ``tensor`` is a transposed parameter, by its sizes; where those are equal, by the view that made it."""

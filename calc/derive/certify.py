@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.derive import peak as memory
@@ -17,41 +18,44 @@ from calc.symbolic.algebra import Algebra, Poly
 from calc.symbolic.assignments import PLAIN, sizes_text
 
 
-def certify(
-    trace: StepTrace,
-    folder: Accumulator,
-    totals: Mapping[str, Poly],
-    peaks: Mapping[str, tuple[int, Sequence[PeakCandidate]]],
-    algebra: Algebra,
-    module_paths: LoopIndices,
-    trip_counts: Mapping[str, int],
-    unknown: Collection[str] = (),
-) -> int:
-    """The number of quantities that agree at the sizes of ``trace``. Raises ``CertificateError`` for the first that does not.
+@dataclass(frozen=True, slots=True)
+class CertifiedForms:
+    """The closed forms of a graph, as certificates are compared with them.
 
     ``peaks`` maps a quantity to its step and its peak candidates: each candidate is compared, and the maximum. ``trip_counts`` are the
-    fewest traced ones: a trace of fewer iterations lacks candidates, and those must never be its maximum. A quantity of the trace without a
+    fewest traced ones: a trace of fewer iterations lacks candidates, and those must never be its maximum. A quantity of a trace without a
     closed form that is not ``unknown`` was derived as 0.
     """
+
+    totals: Mapping[str, Poly]
+    peaks: Mapping[str, tuple[int, Sequence[PeakCandidate]]]
+    algebra: Algebra
+    module_paths: LoopIndices
+    trip_counts: Mapping[str, int]
+    unknown: Collection[str] = ()
+
+
+def certify(forms: CertifiedForms, trace: StepTrace, folder: Accumulator) -> int:
+    """The number of quantities that agree at the sizes of ``trace``. Raises ``CertificateError`` for the first that does not."""
     counted: dict[str, int] = {}
-    derived = algebra.at(trace.sizes)
+    derived = forms.algebra.at(trace.sizes)
     for entry in folder.entries(trace):
         counted[entry.quantity] = counted.get(entry.quantity, 0) + int(entry.count)
     failures: dict[str, CertificateError] = {}
-    for quantity, poly in totals.items():
+    for quantity, poly in forms.totals.items():
         with _noted(failures, quantity):
             _compare(quantity, derived(poly), counted.get(quantity, 0), trace)
-    for quantity in counted.keys() - totals.keys() - {*unknown}:
+    for quantity in counted.keys() - forms.totals.keys() - {*forms.unknown}:
         with _noted(failures, quantity):
             _compare(quantity, 0, counted[quantity], trace)
-    for quantity, (step, candidates) in peaks.items():
+    for quantity in forms.peaks:
         with _noted(failures, quantity):
-            _compare_peak(quantity, step, candidates, trace, algebra, module_paths, trip_counts)
+            _compare_peak(forms, quantity, trace)
     if failures:
         first, *_ = failures.values()
         reasons = {name: error.failures[name] for name, error in failures.items()}
         raise CertificateError(first.quantity, str(first), trace.sizes, reasons)
-    return len(totals) + len(peaks)
+    return len(forms.totals) + len(forms.peaks)
 
 
 @contextlib.contextmanager
@@ -66,26 +70,19 @@ def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[Non
         failures[quantity] = CertificateError(quantity, f"the closed form of {quantity} divides by a size that is 0 there")
 
 
-def _compare_peak(
-    quantity: str,
-    step: int,
-    candidates: Sequence[PeakCandidate],
-    trace: StepTrace,
-    algebra: Algebra,
-    module_paths: LoopIndices,
-    trip_counts: Mapping[str, int],
-) -> None:
+def _compare_peak(forms: CertifiedForms, quantity: str, trace: StepTrace) -> None:
     """Compare each peak candidate that ``trace`` has, and the maximum."""
-    derived = algebra.at(trace.sizes)
+    step, candidates = forms.peaks[quantity]
+    derived = forms.algebra.at(trace.sizes)
     points = memory.live_points(trace, step, int)
-    labels = memory.by_label(trace, points, module_paths)
+    labels = memory.by_label(trace, points, forms.module_paths)
     for peak in candidates:
         if peak.label in labels:
             _compare(quantity, derived(peak.live), labels[peak.label].live, trace, f" at {memory.place_of(peak)}")
-    few = {name: trace.sizes[name] for name, least in trip_counts.items() if trace.sizes[name] < least}
+    few = {name: trace.sizes[name] for name, least in forms.trip_counts.items() if trace.sizes[name] < least}
     traced = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
-        if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in traced):
+        if peak.label not in labels and not any(_never_less(forms.algebra, live, peak.live, few) for live in traced):
             where = f"{quantity} at {memory.place_of(peak)}"
             raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, sizes_text(few, PLAIN)), trace.sizes)
     _compare(quantity, max(derived(p.live) for p in candidates), max(m.live for m in points), trace)

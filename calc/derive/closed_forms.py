@@ -17,7 +17,7 @@ from calc.derive.other_sizes import Trace, TracedGraph, Traces, alone, holds
 from calc.derive.part_names import place
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import NO_ATTENTION, QUANTITIES, Definition, absent, definitions, has_attention
-from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step
+from calc.derive.result import Candidate, Certificate, Derivation, PartAddend, Quantity, QuantityPart, QuantityTerm, Step, TraceCounts
 from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
@@ -29,7 +29,7 @@ from calc.platform.on_demand import OnDemand
 from calc.rules import families  # noqa: F401  # importing the rules registers them
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
-from calc.symbolic import algebra  # importing the rules registers them
+from calc.symbolic import algebra
 from calc.symbolic.algebra import Poly
 
 ORDER = tuple(QUANTITIES)
@@ -125,8 +125,7 @@ def _without_steps(
         specialized={name: value for name, (value, _) in graph.specialized.items()},
         specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
         trip_counts=graph.trip_counts,
-        count_trace=lambda trace: _recounted(trace, analysis.registry, analysis.graph.options),
-        peak_place=lambda trace: memory.highest_place(trace, PEAKS["memory.peak"], analysis.module_paths),
+        count_trace=lambda trace: _recounted(trace, analysis),
         replay=lambda trace: timeline(analysis, values, trace),
         _in_general=in_general,
     )
@@ -143,16 +142,16 @@ def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRo
     return rows if unknown.isdisjoint(coverage.FLOPS) else tuple(replace(row, flops=None, flops_value=None) for row in rows)
 
 
-def _recounted(trace: StepTrace, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
-    """Every quantity of one concrete trace."""
+def _recounted(trace: StepTrace, analysis: Analysis) -> TraceCounts:
+    options, peaks = analysis.graph.options, {name: memory.highest(trace, step, analysis.module_paths) for name, step in PEAKS.items()}
     counts = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
-    counts |= {name: max(point.live for point in memory.live_points(trace, step, int)) for name, step in PEAKS.items()}
-    for entry in Accumulator(int, registry).entries(trace):
+    counts |= {name: peak.live for name, peak in peaks.items()}
+    for entry in Accumulator(int, analysis.registry).entries(trace):
         counts[entry.quantity] = counts.get(entry.quantity, 0) + int(entry.count)
     for definition in definitions(options):
         if definition.parts:
             counts[definition.name] = sum(counts.get(part, 0) for part in definition.parts)
-    return counts
+    return TraceCounts(counts, memory.place_of(peaks["memory.peak"]))
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------

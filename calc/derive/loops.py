@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sympy.polys.domains import QQ
 
 from calc.derive.accumulate import CountedAddend
-from calc.derive.names import AddendLabel
+from calc.derive.names import AddendLabel, WorkKind
 from calc.derive.saved_for import SavedAs
 from calc.graph.step import StepTrace
 from calc.graph.unrolling import numbered_children
@@ -149,7 +149,7 @@ class Group:
     """Equal addends of one quantity: same module path (loop indices as ``*``), rule, label, amount and part of the model.
 
     ``each`` is the amount of one, ``times`` their number (a polynomial in the trip counts). ``uses``: as what operators
-    save a tensor for their backwards.
+    save a tensor for their backwards. ``work``: what of an operator; none of a tensor.
     """
 
     quantity: str
@@ -162,6 +162,7 @@ class Group:
     unit: Unit
     part: str = ""
     uses: tuple[SavedAs, ...] = ()
+    work: WorkKind | None = None
 
     @property
     def total(self) -> Poly:
@@ -195,6 +196,7 @@ def group(runs: Sequence[Sequence[CountedAddend]], module_paths: LoopIndices, in
             samples[key].amount.unit,
             key[4],
             tuple(uses.get(key, ())),
+            samples[key].work,
         )
         for key, number in counts.items()
     ]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
 from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
-from calc.derive.names import AddendLabel
+from calc.derive.names import AddendLabel, WorkKind
 from calc.derive.part_names import (
     ATTENTION,
     EMBEDDING,
@@ -47,16 +47,14 @@ from calc.rules.registry import Cost
 # A part by module path: which one is known when the paths of all traces are.
 _OWN = ""
 _OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
-# Addends of fused attention.
-_FUSED = {
-    "Q Kᵀ": SCORES, "recomputed Q Kᵀ": SCORES, "dQ = dS K": SCORES, "dK = dSᵀ Q": SCORES,
-    "P V": MIX, "dP = dO Vᵀ": MIX, "dV = Pᵀ dO": MIX,
-}  # fmt: skip
+# Addends of fused attention, by ``Term.attention``.
+_FUSED = {"scores": SCORES, "mix": MIX}
 # What a matmul of unfused attention computes, by its part and its name as any matmul. Q is the left operand of the scores.
 _UNFUSED = {
     (SCORES, "x W"): "Q Kᵀ", (SCORES, "dx = dy Wᵀ"): "dQ = dS K", (SCORES, "dW = xᵀ dy"): "dKᵀ = Qᵀ dS",
     (MIX, "x W"): "P V", (MIX, "dx = dy Wᵀ"): "dP = dO Vᵀ", (MIX, "dW = xᵀ dy"): "dV = Pᵀ dO",
 }  # fmt: skip
+_OF_MATMULS = frozenset((WorkKind.MATMUL, WorkKind.CAUSAL, WorkKind.RECOMPUTE))
 _SOFTMAX = re.compile(r"(?<!log)_softmax")
 _DETACH = "aten.detach.default"
 _WHOLE_NORM = re.compile(r"(layer|batch|group|instance|rms)_norm")
@@ -144,7 +142,7 @@ class _Sources:
         own = frozenset((op.index,))
         if terms := self.cost(op).matmul:
             weight = self.use.copies[weights[0].storage] if weights else None
-            linear, fused = "conv" not in op.name, any(term.name in _FUSED for term in terms)
+            linear, fused = "conv" not in op.name, any(term.attention for term in terms)
             self.matmuls[op.index] = _Matmul(op.index, op.module_path, weight, of_inputs, is_activated, linear, fused)
             return own, False
         if op.name in TABLES and weights:
@@ -266,13 +264,13 @@ class ModelParts:
         name = _UNFUSED.get((part, label.text), "") if part in self.products else ""
         return replace(label, text=name, gradient="") if name else label
 
-    def of_operator(self, op: Op, quantity: str, label: AddendLabel, forward: ForwardMatmuls) -> str:
-        """The part of an addend of an operator's cost, or a module path."""
+    def of_operator(self, op: Op, work: WorkKind | None, attention: str, forward: ForwardMatmuls) -> str:
+        """The part of an addend of an operator's cost, or a module path. ``attention``: as of a ``Term``."""
         if op.phase == "optimizer":
             return self.of_tensor(op.module_path)
-        if quantity.endswith(("matmul", "causal", "recompute")):
-            return _FUSED.get(label.text) or self._of_matmul(op, forward)
-        if "attention" in op.name and quantity.endswith("elementwise"):
+        if work in _OF_MATMULS:
+            return _FUSED.get(attention) or self._of_matmul(op, forward)
+        if "attention" in op.name and work is WorkKind.ELEMENTWISE:
             return SOFTMAX
         if op.index in self.operators:
             return self.operators[op.index]

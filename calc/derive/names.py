@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 MODEL_INPUT = "model input"
+
+
+class WorkKind(StrEnum):
+    """What is counted of an operator. FLOPs have it as the last part of the quantity's name: ``flops.forward.matmul``."""
+
+    MATMUL = "matmul"
+    CAUSAL = "causal"
+    RECOMPUTE = "recompute"
+    ELEMENTWISE = "elementwise"
+    TRAFFIC = "bytes moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +24,8 @@ class AddendLabel:
 
     ``dtype`` is that of a tensor; ``is_input``: the tensor is an input of the model. ``is_causal``: a matmul counts the positions of a
     causal mask alone. ``gradient``: a matmul of the backward computes ``dx`` or ``dw``. ``of_parameter``: a matmul multiplies by a
-    parameter, or is the gradient of one that does. ``product``: the matmul whose reads and writes are counted.
+    parameter, or is the gradient of one that does. ``attention``: as of a ``Term``. ``product``: the matmul whose reads and writes are
+    counted.
     """
 
     text: str
@@ -24,6 +36,7 @@ class AddendLabel:
     is_convolution: bool = False
     of_parameter: bool = False
     product: str = ""
+    attention: str = ""
 
     def __str__(self) -> str:
         return f"{f'{self.dtype} ' if self.dtype else ''}{self.text}{' (causal)' if self.is_causal else ''}"

@@ -227,7 +227,7 @@ def _with_traced_values(derivation: Derivation, traced: TracedGraph) -> Derivati
     trace, recount = traced.trace_at, derivation.count_trace
     if not mine or trace is None or recount is None:
         return derivation
-    count = functools.cache(lambda sizes: recount(trace(dict(sizes))))
+    count = functools.cache(lambda sizes: recount(trace(dict(sizes))).quantities)
     graph = replace(traced.graph, dims=derivation.dims)
     traced_quantities = {q.name: replace(q, _evaluator=_CountedByTrace(q.name, graph, count)) for q in mine}
     with contextlib.suppress(ModuleNotFoundError, NapkinError):  # no values without torch, or where the step fails

@@ -52,14 +52,14 @@ def place_of(peak: PeakCandidate) -> PeakPlace:
     return PeakPlace(phase, bare_name(operator), module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
 
 
-def highest_place(trace: StepTrace, step: int, module_paths: LoopIndices) -> PeakPlace:
-    """Where the peak of a step of one concrete trace is, in iterations of the loops of ``module_paths``, counted from the nearer end, and
-    calls, counted from the first."""
+def highest(trace: StepTrace, step: int, module_paths: LoopIndices) -> PeakCandidate:
+    """The peak of a step of one concrete trace; its place is in iterations of the loops of ``module_paths``, counted from the nearer end,
+    and calls, counted from the first."""
     points = live_points(trace, step, int)
-    highest = max(points, key=lambda point: point.live)
-    labels = [label for label, point in by_label(trace, points, module_paths).items() if point is highest]
+    top = max(points, key=lambda point: point.live)
+    labels = [label for label, point in by_label(trace, points, module_paths).items() if point is top]
     nearest = min((label for label in labels if label[1][-1][0] == "first"), key=lambda label: [number for _, number in label[1]])
-    return place_of(PeakCandidate(nearest, highest.live, {}))
+    return PeakCandidate(nearest, top.live, {})
 
 
 def _which(end: str, number: int, noun: str, of: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from calc.derive.part_names import ATTENTION, MIX, SCORES
 from calc.errors import NegativeCountError
-from calc.options import MASTER, TRAIN
+from calc.options import MASTER, TRAIN, trains
 from calc.symbolic.assignments import sizes_text
 from calc.units import Unit
 
@@ -140,8 +140,7 @@ def applies(name: str, unknown: str, options: Mapping[str, str]) -> bool:
 
 def definitions(options: Mapping[str, str]) -> tuple[Definition, ...]:
     """All quantities of a step with ``options``, with their meanings and parts."""
-    trains = options.get("mode", TRAIN) == TRAIN
-    return tuple(QUANTITIES.values()) if trains else tuple(_without_gradients(d, options) for d in QUANTITIES.values())
+    return tuple(QUANTITIES.values()) if trains(options) else tuple(_without_gradients(d, options) for d in QUANTITIES.values())
 
 
 def _without_gradients(definition: Definition, options: Mapping[str, str]) -> Definition:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from calc.derive import optimizer_state, saved_for
 from calc.derive.accumulate import EXPERTS, TABLE
 from calc.derive.loops import Group, by
+from calc.derive.names import WorkKind
 from calc.graph.step import bare_name
 from calc.rules.reduction import REDUCTION
 from calc.rules.registry import Registry, Rule
 from calc.symbolic.expression import Expression, Negative, Number, Product, Sum
 from calc.symbolic.readable import readable
 
-# A source that is a reference of torch, with a note: ``torch._refs.add; an alpha of 1 is not a multiplication``; a colon has another count.
-_REFERENCE = re.compile(r"(?P<name>torch\._(?:refs|decomp)\.[\w.]+)(?:(?P<mark>[:;,]) (?:which )?(?P<note>.*))?")
 _EACH, _REDUCED = "one FLOP for each result element of each operation listed, those of {}", "n − 1 for a reduction of n"
 
 _TRANSFERS = (
@@ -51,11 +49,11 @@ class Reasons:
 
     def of(self, quantity: str, groups: Sequence[Group]) -> str:
         """Why these groups of one module have their amounts."""
-        if quantity.startswith("bytes_moved"):
+        if groups[0].work is WorkKind.TRAFFIC:
             return _TRANSFERS
         if not any(self._rule(g) for g in groups):
             return self._of_tensors(quantity, groups) or _REASONS.get(quantity, _STORAGES)
-        if quantity.endswith("elementwise"):
+        if groups[0].work is WorkKind.ELEMENTWISE:
             return self._elementwise(groups)
         return self._matmuls(groups)
 
@@ -103,11 +101,11 @@ class Reasons:
 
     def _elementwise(self, groups: Sequence[Group]) -> str:
         rules = self._stated(groups)
-        origins = {name: rule.elementwise or rule.source for name, rule in rules.items()}
         reduced = any(self._may_reduce(factor) for g in groups for factor in g.factors)
         if len({*rules.values()}) == 1:
-            return _argument(next(iter(rules.values())), "; ".join(_counted({"": next(iter(origins.values()))}, reduced=reduced)))
-        return "; ".join(_counted(origins, reduced=reduced))
+            rule = next(iter(rules.values()))
+            return _argument(rule, "; ".join(_counted({"": rule}, reduced=reduced)))
+        return "; ".join(_counted(rules, reduced=reduced))
 
     def _may_reduce(self, factor: Any) -> bool:
         """Whether a factor may be n − 1 operations of a reduction; a specialized size is a number, which does not tell."""
@@ -119,13 +117,12 @@ class Reasons:
         return False
 
 
-def _counted(origins: Mapping[str, str], *, reduced: bool) -> list[str]:
+def _counted(rules: Mapping[str, Rule], *, reduced: bool) -> list[str]:
     """How elementwise rules count, by the names of their operators: those of torch's references together, then what one of them adds."""
-    references = {name: match for name, origin in origins.items() if (match := _REFERENCE.fullmatch(origin))}
-    listed = [match["name"] for match in references.values() if match["mark"] != ":"]
-    notes = {name: references[name]["note"] if name in references else origin for name, origin in origins.items()}
+    listed = [rule.reference for rule in rules.values() if rule.reference and not rule.elementwise]
     each = [_EACH.format(listed[0] if len(listed) == 1 else "torch's references")] if listed else []
     covered = REDUCTION if listed and reduced else ""
+    notes = {name: rule.elementwise or rule.source for name, rule in rules.items()}
     named = (f"{name}: {note}" if name else note for name, note in notes.items() if note and note != covered)
     return [*each, *([_REDUCED] if listed and reduced else []), *dict.fromkeys(named)]
 

@@ -298,6 +298,14 @@ class Certificate:
     quantities: int
 
 
+@dataclass(frozen=True, slots=True)
+class TraceCounts:
+    """Every quantity of one concrete trace, by the rules of a derivation, and the place of its peak."""
+
+    quantities: Mapping[str, int]
+    peak_at: PeakPlace
+
+
 @dataclass(frozen=True, repr=False)
 class Derivation:
     """Every quantity of one training step with the steps that derive it. Values are at ``sizes``.
@@ -305,7 +313,7 @@ class Derivation:
     ``specialized``             sizes that are numbers in the closed forms, those of the special case in force included: a check keeps them.
     ``specialization_reasons``  dimensions without a closed form, each with the reason.
     ``trip_counts``             dimensions that count iterations of a loop, or are a multiple of such a count.
-    ``count_trace``             counts every quantity of a further concrete trace by the same rules; ``peak_place`` says where its peak is.
+    ``count_trace``             counts every quantity of a further concrete trace by the same rules.
     ``replay``                  live bytes over the step, by a concrete trace at these sizes or by the deepest trace of the graph.
     ``other_sizes``             derives the same step at other sizes, for ``at_sizes``.
 
@@ -329,8 +337,7 @@ class Derivation:
     specialization_reasons: Mapping[str, str] = field(default_factory=dict)
     trip_counts: tuple[str, ...] = ()
     spec: Any = field(default=None, repr=False, compare=False)
-    count_trace: Callable[[StepTrace], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
-    peak_place: Callable[[StepTrace], PeakPlace] | None = field(default=None, repr=False, compare=False)
+    count_trace: Callable[[StepTrace], TraceCounts] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[StepTrace | None], Timeline] | None = field(default=None, repr=False, compare=False)
     other_sizes: AtOtherSizes | None = field(default=None, repr=False, compare=False)
     _in_general: bool = field(default=False, repr=False, compare=False)

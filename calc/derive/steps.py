@@ -14,10 +14,9 @@ from functools import cache, cached_property
 from typing import Any
 
 from calc.derive import peak_roles
-from calc.derive.accumulate import TRAFFIC
 from calc.derive.analysis import Analysis
 from calc.derive.loops import Group
-from calc.derive.names import PeakPlace, StepPlace
+from calc.derive.names import PeakPlace, StepPlace, WorkKind
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES
 from calc.derive.reasons import Reasons
@@ -133,7 +132,7 @@ class StepMaker:
             instances = self._instances(g.module_path)
             times = _integer_ratio(g.times, instances)
             if times is None:
-                loose.setdefault((g.module_path, g.times, _is_operator(g)), []).append(g)
+                loose.setdefault((g.module_path, g.times, g.work is not None), []).append(g)
             else:
                 root.at(g.module_path).add(g, times)
         parts = [self._loose(quantity, alike) for alike in loose.values()]
@@ -193,14 +192,14 @@ class StepMaker:
         rules = list(dict.fromkeys(g.rule for g, _ in node.own))
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
-        operators = tuple(r for r in rules if r.startswith("aten."))
+        operators = tuple(dict.fromkeys(g.rule for g, _ in node.own if g.work is not None))
         why = StepReason(rule, self._reasons.of(quantity, [g for g, _ in node.own]), operators)
         shown = self.make(quantity, StepPlace(node.path), before, total, why)
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, groups: Sequence[Group]) -> _Part:
         """Groups whose number is not a multiple of their module's: they run in some layers only, or in every iteration of a loop."""
-        path, operators = groups[0].module_path, _is_operator(groups[0])
+        path, operators = groups[0].module_path, groups[0].work is not None
         number = self._tree(self.analysis.fold(groups[0].times))
         terms = tuple(_labelled(Product((number, *self._factors(g.factors))), g) for g in groups)
         rules = list(dict.fromkeys(g.rule for g in groups))
@@ -348,10 +347,6 @@ def _add(polys: Sequence[Poly], algebra: Algebra) -> Poly:
     return total
 
 
-def _is_operator(g: Group) -> bool:
-    return g.rule.startswith("aten.")
-
-
 def _how_often(count: str, rules: int, operators: bool) -> str:
     """How often operators of so many rules run, or how many tensors there are, as a reason says it."""
     if operators:
@@ -360,5 +355,5 @@ def _how_often(count: str, rules: int, operators: bool) -> str:
 
 
 def _labelled(addend: Expression, g: Group) -> Labelled:
-    label = g.label.product if g.label.text == TRAFFIC.text else str(g.label)  # all addends of bytes moved are reads and writes
-    return Labelled(addend, label, bare_name(g.rule) if _is_operator(g) else "")
+    label = g.label.product if g.work is WorkKind.TRAFFIC else str(g.label)  # all addends of bytes moved are reads and writes
+    return Labelled(addend, label, "" if g.work is None else bare_name(g.rule))

@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from calc.errors import SpecError
+from calc.options import interval
 from calc.spec import Sizes, Spec
 
 NONE, ATTENTION = "none", "attention"
@@ -51,8 +52,7 @@ def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:
                 f"{name}: checkpointing 'attention' finds no attention: no part of {kinds} is of a class with {names} in its name"
             )
     else:
-        every = int(choice.partition("/")[2] or 1)
-        chosen = [block for blocks in lists for block in blocks[::every]]
+        chosen = [block for blocks in lists for block in blocks[:: interval(choice)]]
     for part in {id(part): part for part in chosen}.values():
         part.forward = _recomputed(part.forward)
     return module

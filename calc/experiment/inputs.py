@@ -25,10 +25,8 @@ def inputs_at(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
         tensors.append(tensor)
         return tensor
 
-    if not isinstance(inputs, tuple | list):
-        raise SpecError(f"spec {spec.name!r}: inputs must return a tuple with at least one tensor, not {_named(inputs)}")
     try:
-        checked = tuple(mapped(noted, value) for value in inputs)
+        checked: tuple[Any, ...] = mapped(noted, tuple(inputs)) if isinstance(inputs, tuple | list) else ()
     except TypeError as error:
         raise SpecError(f"spec {spec.name!r}: inputs returned {error}, but may return {_HOLDS}") from None
     if not tensors:

@@ -22,8 +22,7 @@ def cast(module: Module, inputs: Sequence[Any], precision: str) -> tuple[Module,
     """The module and its inputs; under the recipes with bf16 weights, parameters and floating-point inputs are cast to bf16."""
     if precision not in _BF16:
         return module, tuple(inputs)
-    low = (mapped(lambda x: x.to(torch.bfloat16) if x.is_floating_point() else x, value) for value in inputs)
-    return module.to(torch.bfloat16), tuple(low)
+    return module.to(torch.bfloat16), mapped(lambda x: x.to(torch.bfloat16) if x.is_floating_point() else x, tuple(inputs))
 
 
 def autocast(precision: str, device: str = "cpu") -> AbstractContextManager[object]:

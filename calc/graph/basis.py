@@ -7,7 +7,7 @@ remains. Afterwards ``d`` is substituted for ``h*k`` (a *fold*). Torch-free.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -128,7 +128,7 @@ def _with_number(fold: Fold, basis: Basis) -> Fold:
 class Folding:
     """Rewrites polynomials in basis symbols to polynomials in the model's own dimensions."""
 
-    def __init__(self, basis: Basis, algebra: Algebra, loops: Sequence[str] = ()) -> None:
+    def __init__(self, basis: Basis, algebra: Algebra) -> None:
         self.inner = algebra
         self.folds = [_with_number(fold, basis) for fold in basis.folds]
         names = [n for n, text in basis.define.items() if text == n or any(f.whole == n for f in basis.folds)]

@@ -76,6 +76,32 @@ class Repeat:
             raise BadInputError(f"{self} is invalid: warm_up must be at least 0, count at least 1, most at least count")
 
 
+_LEAST_BYTES, _MOST_BYTES = 2**16, 2**34
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPlan:
+    """What is copied and loaded: ``nbytes`` bytes, those of a file of tokens, and batches from it of ``batch`` sequences of ``length``
+    tokens, at offsets drawn from ``seed``. ``workers`` of a data loader load ``prefetch`` batches ahead each; None: no data loaders."""
+
+    nbytes: int
+    batch: int
+    length: int
+    workers: int | None = None
+    prefetch: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that cannot be timed, or a batch that does not fit the file."""
+        if not _LEAST_BYTES <= self.nbytes <= _MOST_BYTES:
+            least, most = f"{_LEAST_BYTES:,}", f"{_MOST_BYTES:,}"
+            raise BadInputError(f"{self.nbytes:,} bytes are too few or too many to time a copy: give {least} to {most}")
+        tokens = self.nbytes // 2
+        if self.batch < 1 or self.length < 1 or self.length + 1 > tokens or self.batch * self.length > tokens:
+            size = f"{self.batch} × {self.length} tokens"
+            raise BadInputError(f"a batch of {size} is not in a file of {tokens:,}: give a smaller batch or more bytes")
+
+
 STEPS = Repeat(warm_up=3, count=5, seconds=1.0)
 
 

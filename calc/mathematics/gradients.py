@@ -191,11 +191,11 @@ def _partly_constant(derived: Derived) -> set[str]:
 def _drawn(derived: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:
     """The random numbers of the run, for the leaves that represent them: the same operators in the same order."""
     leaves = derived.drawn()
-    kinds = [name.partition(" ")[0].rstrip("_") for name in leaves]
+    kinds = [leaf.operator.rstrip("_") for leaf in leaves]
     real = [(name.rstrip("_"), array) for name, array in drawn if name.rstrip("_") in kinds]
     if len(real) != len(leaves):
         return {}
-    return {("random", leaf): array for leaf, (_, array) in zip(leaves, real, strict=True)}
+    return {("random", leaf.name): array for leaf, (_, array) in zip(leaves, real, strict=True)}
 
 
 def trial_sizes(program: Program, spec: Spec, fixed: Mapping[str, int]) -> list[dict[str, int]]:

@@ -37,12 +37,12 @@ def cache_elements(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool
     outcome = _elements(spec, sizes, "meta")
     if outcome.elements is not None:
         return outcome
-    return _elements(spec, sizes, "meta", in_bf16=True)  # grouped matmuls take nothing else there
+    in_bf16 = _elements(spec, sizes, "meta", in_bf16=True)  # grouped matmuls take nothing else there
+    return outcome if in_bf16.elements is None else in_bf16
 
 
 def _elements(spec: Spec, sizes: Mapping[str, int], device: str, in_bf16: bool = False) -> CacheElements:
-    library = spec.key.startswith("hf:")
-    instrument = f"{_LIBRARY if library else _CALLS}{', shapes only' if device == 'meta' else ''}"
+    instrument = f"{_LIBRARY if spec.of_library else _CALLS}{', shapes only' if device == 'meta' else ''}"
     try:
         if device != "meta":
             require_free_memory(spec, sizes, trains=False)
@@ -50,7 +50,7 @@ def _elements(spec: Spec, sizes: Mapping[str, int], device: str, in_bf16: bool =
             torch.manual_seed(SEED)
             module, inputs = spec.build(Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
             module = module.bfloat16() if in_bf16 else module
-            tensors = _of_library(module, inputs) if library else _of_calls(spec, module, inputs)
+            tensors = _of_library(module, inputs) if spec.of_library else _of_calls(spec, module, inputs)
     except NapkinError as error:
         return CacheElements(sizes, None, instrument, str(error))
     if tensors is None:

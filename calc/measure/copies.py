@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
-from calc.hardware.times import Repeat, Timings
+from calc.hardware.times import Repeat, Timings, TransferPlan
 from calc.measure.timing import HostWatch, time_of, timed, watch_of
 from calc.measure.training import SEED
 
@@ -61,21 +61,21 @@ class Beside:
     beside: Timings
 
 
-def mapped(nbytes: int, batch: int, length: int, repeat: Repeat, seed: int = SEED) -> Iterator[Copied | Unmeasured]:
-    """Times of reading a memory-mapped file of synthetic tokens: whole, and in batches of ``batch`` sequences of ``length`` tokens
-    at offsets drawn from ``seed``, as the tokens are.
+def mapped(plan: TransferPlan, repeat: Repeat) -> Iterator[Copied | Unmeasured]:
+    """Times of reading a memory-mapped file of synthetic tokens: whole, and in batches.
 
     Cached: the file's pages are in the page cache. Uncached: the page cache dropped them before each repetition; caches below it (of the
     disk, of a virtual machine's host) may still have them. If pages cannot be dropped, the uncached read is ``Unmeasured``.
     """
-    with file_of_tokens(nbytes, seed) as (path, tokens):
+    nbytes, batch, length = plan.nbytes, plan.batch, plan.length
+    with file_of_tokens(nbytes, plan.seed) as (path, tokens):
         try:
             yield Copied(_UNCACHED, nbytes, _uncached(path, Repeat(0, repeat.count, 0, repeat.most)))
         except _PagesRemainError as error:
             yield Unmeasured(_UNCACHED, f"not measured: {error}")
         data = numpy.memmap(path, dtype=TOKEN, mode="r")
         yield Copied("file of tokens, whole, cached", nbytes, time_of(data.copy, HostWatch(), repeat))
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(plan.seed)
         read = 2 * batch * length * TOKEN.itemsize
         times = time_of(lambda: batch_of(data, tokens, batch, length, generator), HostWatch(), repeat)
         yield Copied(f"batch of {batch} × {length} tokens and targets, cached", read, times)

@@ -77,12 +77,12 @@ def _gradients(steps: int) -> Iterator[Tensor]:
 # -- training ------------------------------------------------------------------------------------------------------------------
 
 
-def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float = 0.01, layers: int = 0) -> dict[str, Any]:
+def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float = 0.01) -> dict[str, Any]:
     """A linear network trained on a known linear model, by a loop that ignores ``given_lr`` and uses SGD at 0.01."""
     with forked():
         torch.manual_seed(seed)
         true = torch.arange(width, dtype=torch.float32)
-        model = _network(width, layers)
+        model = _network(width, 0)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         losses = []
         for _ in range(steps):

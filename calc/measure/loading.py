@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from calc.errors import MeasurementError
-from calc.hardware.times import Repeat, Timings
+from calc.hardware.times import Repeat, Timings, TransferPlan
 from calc.measure.copies import TOKEN, Unmeasured, batch_of, file_of_tokens
 from calc.measure.timing import HostWatch, time_of
-from calc.measure.training import SEED, seed_of
+from calc.measure.training import seed_of
 
 _ENDLESS = 2**40  # batches of an iterator: more than any measurement asks for
 _PATIENCE, _SETTLED, _POLL = 60.0, 0.2, 0.01  # seconds
@@ -47,9 +47,9 @@ class Loaded:
 class _Batches(Dataset[tuple[Tensor, Tensor]]):
     """Batch ``index`` of a file of tokens, drawn from ``seed`` and that number. ``loaded`` counts batches by worker; shared memory."""
 
-    def __init__(self, path: Path, batch: int, length: int, workers: int, seed: int = SEED) -> None:
-        self.path, self.batch, self.length, self.seed = path, batch, length, seed
-        self.loaded = torch.zeros(max(workers, 1), dtype=torch.int64)
+    def __init__(self, path: Path, plan: TransferPlan) -> None:
+        self.path, self.plan = path, plan
+        self.loaded = torch.zeros(max(plan.workers or 0, 1), dtype=torch.int64)
         self.loaded.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._data: Any = None
 
@@ -59,19 +59,18 @@ class _Batches(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         if self._data is None:  # each process maps the file itself
             self._data = numpy.memmap(self.path, dtype=TOKEN, mode="r")
-        generator = torch.Generator().manual_seed(seed_of(self.seed, index))
-        tensors = batch_of(self._data, len(self._data), self.batch, self.length, generator)
+        generator = torch.Generator().manual_seed(seed_of(self.plan.seed, index))
+        tensors = batch_of(self._data, len(self._data), self.plan.batch, self.plan.length, generator)
         info = get_worker_info()
         self.loaded[0 if info is None else info.id] += 1
         return tensors
 
 
-def loaders(
-    nbytes: int, batch: int, length: int, workers: int, prefetch: int, pins: bool, repeat: Repeat, seed: int = SEED
-) -> Iterator[Loaded | Unmeasured]:
-    """A loader in this process, one with ``workers`` that load ``prefetch`` batches ahead each, and that one with pinned memory."""
-    with file_of_tokens(nbytes, seed) as (path, _):
-        with _iterating(path, batch, length, 0, 0, False, seed) as (pull, _):
+def loaders(plan: TransferPlan, pins: bool, repeat: Repeat) -> Iterator[Loaded | Unmeasured]:
+    """A loader in this process, one with the workers of the plan, and that one with pinned memory."""
+    workers, calls = plan.workers or 0, 4 * (plan.workers or 0) * plan.prefetch
+    with file_of_tokens(plan.nbytes, plan.seed) as (path, _):
+        with _iterating(path, replace(plan, workers=0), False) as (pull, _):
             alone = time_of(pull, HostWatch(), repeat)
             step = max(_LEAST_STEP, float(alone.seconds))
             yield Loaded("in this process", 0, False, alone, _in_loop(pull, step, repeat), step, 0)
@@ -80,25 +79,18 @@ def loaders(
             if pinned and not pins:
                 yield Unmeasured(name, NO_PINNING)
                 continue
-            with _iterating(path, batch, length, workers, prefetch, pinned, seed) as (pull, loaded):
+            with _iterating(path, plan, pinned) as (pull, loaded):
                 ahead = _ahead(pull, loaded)
-                alone = time_of(pull, HostWatch(), repeat, calls=4 * workers * prefetch)
-                yield Loaded(name, workers, pinned, alone, _in_loop(pull, step, repeat, 4 * workers * prefetch), step, ahead)
-
-
-def loaded_ahead(nbytes: int, batch: int, length: int, workers: int, prefetch: int) -> int:
-    """Batches that workers have loaded beyond the one in use, when nothing asks for more."""
-    with file_of_tokens(nbytes) as (path, _), _iterating(path, batch, length, workers, prefetch, False) as (pull, loaded):
-        return _ahead(pull, loaded)
+                alone = time_of(pull, HostWatch(), repeat, calls=calls)
+                yield Loaded(name, workers, pinned, alone, _in_loop(pull, step, repeat, calls), step, ahead)
 
 
 @contextmanager
-def _iterating(
-    path: Path, batch: int, length: int, workers: int, prefetch: int, pinned: bool, seed: int = SEED
-) -> Iterator[tuple[Callable[[], object], Callable[[], int]]]:
+def _iterating(path: Path, plan: TransferPlan, pinned: bool) -> Iterator[tuple[Callable[[], object], Callable[[], int]]]:
     """Context with what asks for the next batch, and what gives the number of batches loaded so far; workers end with it."""
-    data = _Batches(path, batch, length, workers, seed)
-    loader = DataLoader(data, batch_size=None, num_workers=workers, prefetch_factor=prefetch or None, pin_memory=pinned)
+    data, workers = _Batches(path, plan), plan.workers or 0
+    prefetch = plan.prefetch if workers else None
+    loader = DataLoader(data, batch_size=None, num_workers=workers, prefetch_factor=prefetch, pin_memory=pinned)
     iterator: Iterator[Any] = iter(loader)
     try:
         yield lambda: next(iterator), lambda: int(data.loaded.sum())

@@ -69,7 +69,6 @@ def resume(
     sizes: Mapping[str, int] | None = None,
     *,
     options: Options | None = None,
-    device: str = "cpu",
     steps: int = 4,
     saved_after: int = 2,
     corrupt: Change = lambda state: None,
@@ -91,10 +90,11 @@ def resume(
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
     require_free_memory(spec, at, trains=True)
+    compared = _ScheduledStep(spec, at, options, schedule, seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{STEM}.pt"
         progress("building the model")
-        with _scheduled(spec, at, options, device, schedule, seed) as run:
+        with compared.started() as run:
             seconds = _first_step(run, progress)
             if saved_after > 1:
                 _trained(run, saved_after - 1)
@@ -104,15 +104,15 @@ def resume(
             straight = _trained(run, steps - saved_after)
             files = _files(run, progress) if with_files else None
         if not is_same:
-            straight = _uninterrupted(spec, at, options, device, steps, schedule, seed)
+            straight = compared.uninterrupted(steps)
         progress(f"training a new model from the checkpoint: {_steps(steps - saved_after, seconds)}")
-        with _scheduled(spec, at, options, device, schedule, seed) as run:
+        with compared.started() as run:
             steps_done = _restored(run, path, corrupt, seed + 1)
             resumed = _trained(run, steps - steps_done)
         saved, pickled, storages = _file(path)
     progress("comparing every bit")
     differing = _differing(straight, resumed)
-    chance = _differing(straight, _uninterrupted(spec, at, options, device, steps, schedule, seed)) if differing else ()
+    chance = _differing(straight, compared.uninterrupted(steps)) if differing else ()
     lost = tuple(name for name in differing if name not in chance)
     return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance, files)
 
@@ -141,26 +141,32 @@ def _steps(count: int, seconds: float) -> str:
     return f"{count} step{'s' if count > 1 else ''}{f', about {count * seconds:.0f} s' if seconds >= 1 else ''}"
 
 
-def _uninterrupted(
-    spec: Spec, at: Mapping[str, int], options: Options, device: str, steps: int, schedule: Schedule | None, seed: int
-) -> dict[str, Tensor]:
-    with _scheduled(spec, at, options, device, schedule, seed) as run:
-        return _trained(run, steps)
+@dataclass(frozen=True, slots=True)
+class _ScheduledStep:
+    """The step whose runs are compared; a scheduler of torch sets its learning rate if there is one."""
 
+    spec: Spec
+    sizes: Mapping[str, int]
+    options: Options
+    schedule: Schedule | None
+    seed: int
 
-@contextmanager
-def _scheduled(
-    spec: Spec, at: Mapping[str, int], options: Options, device: str, schedule: Schedule | None, seed: int
-) -> Iterator[Training]:
-    """Context with a new training, whose learning rate a scheduler of torch sets if there is one."""
-    with training(spec, at, options, device, seed=seed) as run:
-        if schedule is None:
-            yield run
-            return
-        kind, arguments = schedule
-        with blame(spec, at, f"building the scheduler {kind}"):
-            scheduler = getattr(torch.optim.lr_scheduler, kind)(run.optimizer, **arguments)
-        yield replace(run, scheduler=scheduler)
+    @contextmanager
+    def started(self) -> Iterator[Training]:
+        """Context with a new training."""
+        with training(self.spec, self.sizes, self.options, "cpu", seed=self.seed) as run:
+            if self.schedule is None:
+                yield run
+                return
+            kind, arguments = self.schedule
+            with blame(self.spec, self.sizes, f"building the scheduler {kind}"):
+                scheduler = getattr(torch.optim.lr_scheduler, kind)(run.optimizer, **arguments)
+            yield replace(run, scheduler=scheduler)
+
+    def uninterrupted(self, steps: int) -> dict[str, Tensor]:
+        """The state after so many steps."""
+        with self.started() as run:
+            return _trained(run, steps)
 
 
 # -- what is saved ---------------------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ other: none keeps a tensor alive, and what one computes for its count (a referen
 
 from __future__ import annotations
 
+import functools
 import platform
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 import torch
@@ -23,13 +24,15 @@ from calc.measure.measurement import Measurement, Reading
 from calc.measure.observer import fast_path, fused_attention
 from calc.measure.state import measure_checkpoint
 from calc.measure.steps import two_steps
-from calc.measure.training import SEED, training
+from calc.measure.training import SEED, Training, training
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 
 RECOMPUTE = "flops.backward.recompute"
+Start = Callable[..., AbstractContextManager[Training]]
+"""Context with a new training of the measured model, for options."""
 
 
 def measure(
@@ -50,7 +53,8 @@ def measure(
     tell = progress or (lambda text: None)
 
     tell("building the model")
-    with training(spec, sizes, options, device, seed=seed) as run:
+    start = functools.partial(training, spec, sizes, device=device, seed=seed)
+    with start(options) as run:
         steps = two_steps(run, tell)
         tell("writing a checkpoint and reading it back")
         readings = {**steps.readings, "checkpoint.bytes": measure_checkpoint(run)}
@@ -60,7 +64,7 @@ def measure(
     hidden = sorted(set(fused) - matmuls.attention.names)
     if hidden:
         tell("matmul FLOPs, operator by operator")
-        matmuls = _unfused(spec, sizes, options, device, seed)
+        matmuls = _unfused(start, options)
     return Measurement(
         model=spec.name,
         sizes=sizes,
@@ -70,14 +74,14 @@ def measure(
         unbacked_sizes=steps.unbacked_sizes,
         unbacked_first_step=steps.unbacked_first_step,
         recompute=matmuls.recompute or 0,
-        exchanged=_exchanged(spec, sizes, options, device, seed, steps.operators, readings if has_lstm else None, tell),
+        exchanged=_exchanged(start, options, steps.operators, readings if has_lstm else None, tell),
         provenance=_provenance(device, seed),
     )
 
 
-def _unfused(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, seed: int) -> MatmulCounter:
+def _unfused(start: Start, options: Options) -> MatmulCounter:
     """The counter of the second of two steps whose attention runs on the math backend, without torch's fast path."""
-    with _no_fast_path(), AllGradients(), training(spec, sizes, replace(options, attention="math"), device, seed=seed) as run:
+    with _no_fast_path(), AllGradients(), start(replace(options, attention="math")) as run:
         run.step()
         counter = MatmulCounter(run.phases)
         run.step(counter.counting)
@@ -102,14 +106,7 @@ _ONEDNN_LAYER = "mkldnn_rnn_layer"
 
 
 def _exchanged(
-    spec: Spec,
-    sizes: Mapping[str, int],
-    options: Options,
-    device: str,
-    seed: int,
-    operators: Collection[str],
-    with_lstm: Mapping[str, Reading] | None,
-    tell: Progress,
+    start: Start, options: Options, operators: Collection[str], with_lstm: Mapping[str, Reading] | None, tell: Progress
 ) -> Differences:
     """Kernels replaced in ``measure``'s runs, with the saved and peak bytes of the default step for those that change them.
     ``with_lstm``: the readings of a model that has an LSTM."""
@@ -120,7 +117,7 @@ def _exchanged(
         differences["fast path"] = ()
     if with_lstm is not None:
         tell("the steps as torch runs them by default")
-        with training(spec, sizes, options, device, by_default=True, seed=seed) as run:
+        with start(options, by_default=True) as run:
             steps = two_steps(run, lambda _: None)
         if any(_ONEDNN_LAYER in name for name in steps.operators):
             differences["lstm"] = tuple(_differences(steps.readings, with_lstm))

@@ -16,7 +16,6 @@ import torch
 
 from calc.measure.free_memory import require_free_memory
 from calc.measure.training import blame, seed_of
-from calc.options import Options
 from calc.spec import Sizes, Spec
 
 
@@ -30,26 +29,25 @@ class Sampled:
     calls: int
 
 
-def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | None = None, seed: int = 0) -> dict[str, Sampled]:
+def sample(spec: Spec, sizes: Mapping[str, int], draws: int, seed: int = 0) -> dict[str, Sampled]:
     """Mean squares by module path, over ``draws`` draws of parameters and inputs, others for another ``seed``. Modules with a non-floating
     result are left out."""
-    options = options or Options()
     squares_by_module: dict[str, list[list[float]]] = {}
     free = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
     require_free_memory(spec, spec.sizes(free), trains=False)
     for draw in range(draws):
-        for name, squares in _one(spec, spec.sizes(free), seed_of(seed, draw), options).items():
+        for name, squares in _one(spec, spec.sizes(free), seed_of(seed, draw)).items():
             squares_by_module.setdefault(name, []).append(squares)
     return {name: _sampled(each) for name, each in squares_by_module.items()}
 
 
-def _one(spec: Spec, sizes: Mapping[str, int], seed: int, options: Options) -> dict[str, list[float]]:
+def _one(spec: Spec, sizes: Mapping[str, int], seed: int) -> dict[str, list[float]]:
     squares: dict[str, list[float]] = {}
     with blame(spec, sizes, f"a draw with seed {seed}"), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         n = Sizes(**sizes)
         module, inputs = spec.build(n), spec.inputs(n)
-        module.train(options.trains)
+        module.train()
         hooks = [part.register_forward_hook(partial(_look, squares, name)) for name, part in module.named_modules()]
         spec.loss(module, *inputs)
         for hook in hooks:

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from calc.hardware.times import How
 from calc.measure.machine import conditions
 from calc.measure.matmul import matmul_dtype, single_precision
-from calc.measure.timing import Timed, Watch, timed, watch_of
+from calc.measure.timing import Timed, timed, watch_of
 from calc.measure.training import PHASES, Training, blame
 
 
@@ -52,12 +52,12 @@ class StepTime:
         }
 
 
-def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = None) -> StepTime:
-    """Times of single steps of ``run``; ``watch`` defaults to the device's own clock."""
+def time_of_steps(run: Training, how: How | None = None) -> StepTime:
+    """Times of single steps of ``run``, by the device's own clock."""
     how = how or How()
     with single_precision(how.tf32, run.device), _compiled(run, how.compiled) as ready:
         before = conditions(run.device)
-        times = timed(ready.step, watch or watch_of(run.device), how.repeat)
+        times = timed(ready.step, watch_of(run.device), how.repeat)
         after = conditions(run.device)
         times_of_modules = module_times(run) if how.per_module and not how.compiled else ()
     matmul_format = matmul_dtype(run.options.precision, how.tf32)

@@ -23,7 +23,7 @@ from calc.measure.kinds import tensors_in
 from calc.measure.observer import Observer
 from calc.measure.resume import restore, state_of
 from calc.measure.storages import StorageWatch
-from calc.measure.timing import Around, HostWatch, Watch
+from calc.measure.timing import Around, HostWatch
 from calc.measure.training import SEED, Training, blame
 from calc.platform import files
 from calc.symbolic.assignments import TYPED, sizes_text
@@ -51,9 +51,9 @@ class Done:
     account: StepAccount | None = None
 
 
-def trained(run: Training, batch: Batch, steps: range, accounted: Callable[[int], bool], watch: Watch | None = None) -> Iterator[Done]:
+def trained(run: Training, batch: Batch, steps: range, accounted: Callable[[int], bool]) -> Iterator[Done]:
     """Runs and yields the numbered steps one at a time; training stops when the caller stops iterating."""
-    clock = watch or HostWatch(synchronize=_waiting(run.device))
+    clock = HostWatch(synchronize=_waiting(run.device))
     clock.tick()
     for step in steps:
         with blame(run.spec, run.sizes, "making a batch"):

@@ -37,7 +37,7 @@ def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
         raise BadInputError(f"{spec.name} is not autoregressive: it has no key/value cache")
     if spec.source == "built-in":
         return _of_built_in(spec)
-    if not spec.key.startswith("hf:"):
+    if not spec.of_library:
         raise BadInputError(f"{spec.name}: caches are known for built-in language models and configs (hf:PATH), not for a module's code")
     free = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
     module = _built(spec, free)

@@ -14,7 +14,7 @@ from calc.derive.result import Candidate, Derivation
 from calc.derive.to_json import number
 from calc.errors import NapkinError
 from calc.graph.step import StepTrace
-from calc.options import NAMED_OPTIMIZERS, TRAIN, Options
+from calc.options import NAMED_OPTIMIZERS, Options, trains
 
 BATCH = "B"
 Changed = Callable[[Options, Mapping[str, int]], Derivation | StepTrace]
@@ -44,11 +44,11 @@ def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[St
     half = {BATCH: sizes[BATCH] // 2} if sizes.get(BATCH, 0) % 2 == 0 and sizes.get(BATCH, 0) > 1 else {}
     if half:
         yield StepChange(sizes=half)
-    if options.get("precision") == "fp32" and options.get("mode", TRAIN) == TRAIN:
+    if options.get("precision") == "fp32" and trains(options):
         yield StepChange({"precision": "bf16-autocast"})
     if options.get("precision") in ("fp32", "bf16-autocast"):
         yield StepChange({"precision": "bf16"})
-    if options.get("mode", TRAIN) != TRAIN:
+    if not trains(options):
         return
     if half and options.get("accumulation", "1") == "1":
         yield StepChange({"accumulation": "2"}, half)
@@ -90,10 +90,9 @@ def _counted(derivation: Derivation, change: StepChange, trace: StepTrace) -> Pe
     """The effect of a change by a trace of its step, counted by the rules of ``derivation``. Its matmul FLOPs are unknown where those of
     ``derivation`` are."""
     assert derivation.count_trace is not None
-    assert derivation.peak_place is not None
     counts = derivation.count_trace(trace)
-    flops = None if matmul(derivation) is None else sum(counts.get(name, 0) for name in _MATMUL)
-    return PeakLever(change, counts["memory.peak"], derivation.peak_place(trace), flops)
+    flops = None if matmul(derivation) is None else sum(counts.quantities.get(name, 0) for name in _MATMUL)
+    return PeakLever(change, counts.quantities["memory.peak"], counts.peak_at, flops)
 
 
 _MATMUL = ("flops.forward.matmul", "flops.backward.matmul")
@@ -101,7 +100,7 @@ _MATMUL = ("flops.forward.matmul", "flops.backward.matmul")
 
 def matmul(derivation: Derivation) -> int | None:
     """The matmul FLOPs of forward and, in training, backward; ``None`` if one of them is unknown."""
-    run = _MATMUL if derivation.options.get("mode", TRAIN) == TRAIN else _MATMUL[:1]
+    run = _MATMUL if trains(derivation.options) else _MATMUL[:1]
     names = [name for name in run if name in derivation.quantities]
     values = [derivation[name].value for name in names]
     return None if None in values else sum(value for value in values if value is not None)
@@ -127,7 +126,7 @@ _DIVIDED = ("optimizer state", "gradient", "parameter")
 def zero_stages(derivation: Derivation) -> tuple[ZeroStage, ...]:
     """The peak of each stage that divides something: the largest peak candidate with the divided roles divided among ``_DEVICES``."""
     candidates = derivation["memory.peak"].candidates if "memory.peak" in derivation.quantities else ()
-    if derivation.options.get("mode", TRAIN) != TRAIN:
+    if not trains(derivation.options):
         return ()
     stages = []
     for stage in range(1, len(_DIVIDED) + 1):

@@ -93,20 +93,19 @@ def sharded(recipe: PerParameter, devices: int, stage: int) -> Fraction:
     return sum((Fraction(t.per_parameter, devices if t.quantity in divided else 1) for t in recipe.terms), start=Fraction(0))
 
 
-def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
-    """Bytes per parameter in a derivation's step, at its own sizes or at those given."""
-    at = dict(sizes or {})
-    count = derivation["parameters"].at(**at)
-    terms = tuple(_term(derivation, name, count, at) for name in TERMS if derivation[name].text is not None)
+def per_parameter(derivation: Derivation) -> PerParameter:
+    """Bytes per parameter in a derivation's step, at its own sizes."""
+    count = derivation["parameters"].at()
+    terms = tuple(_term(derivation, name, count) for name in TERMS if derivation[name].text is not None)
     if not any(t.quantity == "gradients.bytes" for t in terms):
         raise BadInputError(f"mode {derivation.options.get('mode')} keeps no gradients and no optimizer state: use mode train")
     options = derivation.options
     return PerParameter(derivation.model, options["precision"], options.get("optimizer", ""), count, terms)
 
 
-def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> RecipeTerm:
+def _term(derivation: Derivation, name: str, count: int) -> RecipeTerm:
     """Rounds to nearest: a parameter without a gradient then leaves a negative remainder, not one byte too few for all parameters."""
-    nbytes = derivation[name].at(**at)
+    nbytes = derivation[name].at()
     per_parameter = (2 * nbytes + count) // (2 * count)
     remainder = nbytes - per_parameter * count
     return RecipeTerm(name, TERMS[name], per_parameter, remainder, _because(name, per_parameter, remainder, derivation.options))

@@ -17,6 +17,7 @@ from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator, of_device
+from calc.options import trains
 from calc.symbolic.worked import WorkedCalculation
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def _share(flops: int | None, seconds: Fraction, ceiling: DensePeak) -> WorkedCa
 
 def work_of(derivation: Derivation) -> MatmulFlops:
     """The matmul FLOPs of a derived step."""
-    trains = derivation.options.get("mode", "train") == "train"
-    names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
+    of_training = ("backward.matmul", "backward.recompute", "optimizer.matmul") if trains(derivation.options) else ()
+    names = ("forward.matmul", *of_training)
     flops = {name: derivation.quantities.get(f"flops.{name}") for name in names}
     for name, quantity in flops.items():
         if quantity is None or quantity.value is None:

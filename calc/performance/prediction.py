@@ -212,8 +212,7 @@ class Tables:
         """Seconds of the program to issue an operator, which hardly depend on its size: the median of its proxy's points."""
         key = (stand.primitive, stand.dtype)
         if key not in self._issuing:
-            points = self._points.get((stand.primitive, stand.dtype)) or self._points.get((stand.primitive, _FLOAT), ())
-            issued = sorted(point.issued for point in points if point.program)
+            issued = sorted(point.issued for point in self._measured(*key) if point.program)
             self._issuing[key] = float(issued[len(issued) // 2]) if issued else self.once(LAUNCH)
         return self._issuing[key]
 
@@ -340,8 +339,12 @@ class Tables:
     def _by_bytes(self, points: Sequence[CalibrationPoint], sizes: Mapping[str, int]) -> float:
         return self._by_size(points, sizes["bytes"])
 
+    def _measured(self, primitive: str, dtype: str) -> Sequence[CalibrationPoint]:
+        """The points of a primitive in a dtype, else in float32; none if it is not calibrated."""
+        return self._points.get((primitive, dtype)) or self._points.get((primitive, _FLOAT), ())
+
     def _of(self, primitive: str, dtype: str) -> Sequence[CalibrationPoint]:
-        points = self._points.get((primitive, dtype)) or self._points.get((primitive, _FLOAT))
+        points = self._measured(primitive, dtype)
         if not points:
             raise BadInputError(f"the calibration has no {primitive}, which this step needs: calibrate the machine again")
         return points

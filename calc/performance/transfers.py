@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc.derive.to_json import number
-from calc.errors import BadInputError, MeasurementError
-from calc.hardware.times import Repeat
+from calc.errors import MeasurementError
+from calc.hardware.times import Repeat, TransferPlan
 from calc.symbolic.worked import Number, WorkedCalculation, WorkedStep, worked_calculation, worked_input
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 KIND = "measurement of transfers"
 _SHARED = "/dev/shm"  # Linux's shared memory, by which workers pass tensors
-_LEAST, _MOST = 2**16, 2**34
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,71 +101,53 @@ def loop_time(loaded: Loaded) -> Fraction:
 
 
 def measured(
-    nbytes: int,
-    batch: int,
-    length: int,
-    device: str,
-    repeat: Repeat,
-    because: str = "",
-    progress: Callable[[str], None] = lambda _: None,
-    workers: int | None = None,
-    prefetch: int = 2,
-    seed: int = 0,
+    plan: TransferPlan, device: str, repeat: Repeat, because: str = "", progress: Callable[[str], None] = lambda _: None
 ) -> Transfers:
-    """Every kind of copy on this machine, and data loaders unless ``workers`` is None. Without a device, copies to it and pinned memory are
-    listed as unmeasured, with the reason. Tokens and offsets of batches are drawn from ``seed``."""
+    """Every kind of copy on this machine, and data loaders unless the plan has none. Without a device, copies to it and pinned memory are
+    listed as unmeasured, with the reason."""
     from calc.measure import copies, loading
     from calc.measure.free_memory import available_bytes
     from calc.measure.machine import machine
     from calc.measure.timing import HostWatch
 
-    require_sizes(nbytes, batch, length)
+    nbytes, on_device = plan.nbytes, device.startswith("cuda")
     if 4 * nbytes > available_bytes():
         raise MeasurementError(f"{4 * nbytes:,} bytes are needed and {available_bytes():,} are free: give fewer --bytes")
-    if workers:
-        _require_room_ahead(workers, prefetch, batch, length)
+    if plan.workers:
+        _require_room_ahead(plan, plan.workers)
 
     def all_copies() -> Iterator[Copied | Loaded | Unmeasured]:
         progress("memory-mapped tokens")
-        yield from copies.mapped(nbytes, batch, length, repeat, seed)
+        yield from copies.mapped(plan, repeat)
         progress("copies in memory")
         yield copies.host_copy(nbytes, repeat)
-        if device.startswith("cuda"):
+        if on_device:
             progress(f"copies to and from {device}")
             yield from copies.device_copies(nbytes, device, repeat)
         if because:
             yield copies.Unmeasured("copies to a device, and overlapped with compute", because)
-
-        if workers is not None:
+        if plan.workers is not None:
             progress("data loaders")
-            yield from loading.loaders(nbytes, batch, length, workers, prefetch, device.startswith("cuda"), repeat, seed)
+            yield from loading.loaders(plan, on_device, repeat)
 
     measurements = tuple(all_copies())
-    overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None
+    overlapped = copies.beside_compute(nbytes, device, repeat) if on_device else None
     copied = tuple(each for each in measurements if isinstance(each, copies.Copied))
     unmeasured = tuple(each for each in measurements if isinstance(each, copies.Unmeasured))
     loaded = tuple(each for each in measurements if isinstance(each, loading.Loaded))
-    ahead_of = prefetch if workers else 0
+    ahead_of = plan.prefetch if plan.workers else 0
     return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured, loaders=loaded, prefetch=ahead_of)
 
 
-def _require_room_ahead(workers: int, prefetch: int, batch: int, length: int) -> None:
+def _require_room_ahead(plan: TransferPlan, workers: int) -> None:
     """Refuse batches that do not fit in memory, where workers pass them in shared memory."""
     from calc.measure.free_memory import available_bytes
 
-    needed = int(ahead(workers, prefetch, batch_bytes(batch, length).value).value)
+    needed = int(ahead(workers, plan.prefetch, batch_bytes(plan.batch, plan.length).value).value)
     shared = os.statvfs(_SHARED) if os.path.isdir(_SHARED) else None
     free = available_bytes() if shared is None else min(available_bytes(), shared.f_bavail * shared.f_frsize)
     if needed > free:
         raise MeasurementError(f"{needed:,} bytes of batches are needed and {free:,} are free: give fewer --workers, --prefetch or --batch")
-
-
-def require_sizes(nbytes: int, batch: int, length: int) -> None:
-    """Refuse sizes that cannot be timed, or a batch that does not fit the file."""
-    if not _LEAST <= nbytes <= _MOST:
-        raise BadInputError(f"{nbytes:,} bytes are too few or too many to time a copy: give {_LEAST:,} to {_MOST:,}")
-    if batch < 1 or length < 1 or length + 1 > nbytes // 2 or batch * length > nbytes // 2:
-        raise BadInputError(f"a batch of {batch} × {length} tokens is not in a file of {nbytes // 2:,}: give a smaller batch or more bytes")
 
 
 def bandwidth(copied: Copied) -> Fraction:

@@ -15,7 +15,7 @@ from calc.derive.quantities import absent, applies
 from calc.derive.result import Derivation, Quantity
 from calc.errors import BadInputError, FreeMemoryError, MeasurementError, suggestion
 from calc.graph.exchanges import headlines, of_counting
-from calc.options import Options
+from calc.options import Options, by_cuda
 from calc.pipeline.observed import at_observed
 from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED, PASSED, Verdict, judged
 from calc.platform.tables import text_table
@@ -128,7 +128,7 @@ def check(
     spec = derivation.spec
     if not isinstance(spec, Spec):
         raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
-    require_kernels(derivation.options.get("kernels", "cpu"), device)
+    require_device_of(derivation.options, device)
     small = chosen(derivation, spec, sizes)
     at, whole = small.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
@@ -150,9 +150,9 @@ def check(
     return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
 
 
-def require_kernels(kernels: str, device: str) -> None:
+def require_device_of(options: Mapping[str, str], device: str) -> None:
     """Raises ``MeasurementError`` for the kernels of a CUDA device on a CPU."""
-    if kernels == "cuda" and not device.startswith("cuda"):
+    if by_cuda(options) and not device.startswith("cuda"):
         raise MeasurementError("the step of a CUDA device's kernels does not run on a CPU: napkin measure compares it on a GPU")
 
 
@@ -176,7 +176,7 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
     assert derivation.count_trace is not None
     # Both steps of the trace use the second step's counts: saved tensors are observed in the first.
     met = {place: 2 * counts for place, counts in measurement.unbacked_sizes.items()}
-    return derivation.count_trace(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation)))
+    return derivation.count_trace(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation))).quantities
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import sympy as sp
 
+from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation, Quantity
 from calc.errors import DimensionError, NapkinError
 
@@ -48,7 +49,7 @@ def at_observed(
         if quantity.text is None:
             continue
         try:
-            numbers[name] = both[1 if name.endswith("first_step") else 2].number(derivation, quantity, recounted)
+            numbers[name] = both[QUANTITIES[name].step or 2].number(derivation, quantity, recounted)
         except NapkinError as error:
             open_[name] = str(error)
     return Observed(numbers, open_)

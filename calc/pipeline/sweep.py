@@ -41,6 +41,29 @@ Trace = Callable[[Mapping[str, int]], Stored]
 Count = Callable[[str, Mapping[str, int]], int]
 
 
+@dataclass(frozen=True, slots=True)
+class SweptSizes:
+    """The given sizes of each dimension: they span a grid, or are combined point by point if ``listed``. More than ``most`` points are
+    refused."""
+
+    sizes: Mapping[str, Sequence[int]]
+    listed: bool = False
+    most: int = MOST
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherTraces:
+    """``form`` returns the form that holds at sizes where another does not, and runs at most ``cases`` times; without it such points have
+    no value. ``count`` returns the value of a quantity without a closed form at given sizes; without it such a quantity is refused."""
+
+    form: Trace | None = None
+    cases: int = CASES
+    count: Count | None = None
+
+
+_NONE = FurtherTraces()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Sweep:
     """Quantities at many sizes. ``axes`` are the given sizes: they span a grid, or form a list of points (``listed``).
@@ -80,12 +103,10 @@ class Sweep:
 
 def of_model(
     name: str,
-    given: Mapping[str, Sequence[int]],
+    given: SweptSizes,
     quantities: Sequence[str],
     options: Options,
     *,
-    listed: bool = False,
-    most: int = MOST,
     cases: int = CASES,
     cache: bool = True,
     progress: Callable[[str], None] = lambda _: None,
@@ -110,43 +131,29 @@ def of_model(
         progress(f"{quantity} has no closed form: tracing the step at {', '.join(f'{n} = {size}' for n, size in sizes.items())}")
         return quantity_at.at(**sizes)
 
-    return sweep(form, given, quantities, listed=listed, most=most, trace=trace, cases=cases, count=count)
+    return sweep(form, given, quantities, FurtherTraces(trace, cases, count))
 
 
-def sweep(
-    form: Stored,
-    given: Mapping[str, Sequence[int]],
-    quantities: Sequence[str] = ("memory.peak",),
-    *,
-    listed: bool = False,
-    most: int = MOST,
-    trace: Trace | None = None,
-    cases: int = CASES,
-    count: Count | None = None,
-) -> Sweep:
-    """The quantities of a form at every point. ``given`` sizes span a grid, or are combined point by point if ``listed``.
-
-    Sizes not given are the model's defaults, or follow from those given. More than ``most`` points are refused. ``trace`` returns the form
-    that holds at sizes where ``form`` does not, and runs at most ``cases`` times; without it such points have no value. ``count`` returns
-    the value of a quantity without a closed form at given sizes; without it such a quantity is refused. Raises ``BadInputError`` if there
-    are no quantities, too many points, or a size that the model does not have.
-    """
+def sweep(form: Stored, given: SweptSizes, quantities: Sequence[str] = ("memory.peak",), further: FurtherTraces = _NONE) -> Sweep:
+    """The quantities of a form at every point. Sizes not given are the model's defaults, or follow from those given. Raises
+    ``BadInputError`` if there are no quantities, too many points, or a size that the model does not have."""
+    count, listed = further.count, given.listed
     wanted = {name: form.quantity(name) for name in dict.fromkeys(quantities)}
     if not wanted:
         raise BadInputError("nothing to sweep: name a quantity, e.g. memory.peak")
-    axes = axes_of(form, given, listed)
+    axes = axes_of(form, given.sizes, listed)
     shape = (next(iter(axes.values())).size,) if listed and axes else tuple(axis.size for axis in axes.values())
-    require_few(shape, most)
+    require_few(shape, given.most)
     grid = SweepGrid(axes, shape, listed)
     mesh, impossible = all_sizes(form, grid.spread)
     possible, gaps = grid.gaps(impossible)
     with_forms = {name: quantity for name, quantity in wanted.items() if count is None or not quantity.unknown}
     valid, otherwise = grid.gaps(unmet(form, mesh) if with_forms else [], possible)
     values = {name: evaluated(_require_known(quantity), mesh, shape, valid) for name, quantity in with_forms.items()}
-    if trace is not None and otherwise:
+    if further.form is not None and otherwise:
         assert valid is not None  # at some points the form does not hold
         left = np.broadcast_to(True if possible is None else possible, shape) & ~valid
-        otherwise = _by_cases(grid, values, valid, left, trace, cases, count)
+        otherwise = _by_cases(grid, values, valid, left, further)
     for name in [name for name in wanted if name not in with_forms]:
         assert count is not None  # without it, all quantities were checked to be known
         values[name], valid, failed = _counted(grid, name, np.ones(shape, dtype=bool) if valid is None else valid, count)
@@ -174,18 +181,17 @@ def _counted(grid: SweepGrid, name: str, where: Array, count: Count) -> tuple[Ar
     return values, counted, tuple(failed.values())
 
 
-def _by_cases(
-    grid: SweepGrid, values: dict[str, Array], valid: Array, left: Array, trace: Trace, most: int, count: Count | None
-) -> tuple[Gap, ...]:
+def _by_cases(grid: SweepGrid, values: dict[str, Array], valid: Array, left: Array, further: FurtherTraces) -> tuple[Gap, ...]:
     """Fills in ``values`` and ``valid`` at the points ``left``: takes the form at the first of these, evaluates it everywhere it holds, and
-    repeats until none is left or ``most`` forms were made. Remaining points have no value."""
+    repeats until none is left or as many forms were made as may be. Remaining points have no value."""
     gaps: list[Gap] = []
-    for _ in range(most):
+    assert further.form is not None  # without it, no case is traced
+    for _ in range(further.cases):
         if not np.any(left):
             return tuple(gaps)
         first = np.unravel_index(int(np.argmax(left)), grid.shape)
         try:
-            form = trace(grid.sizes(first))
+            form = further.form(grid.sizes(first))
             mesh, trouble = all_sizes(form, grid.spread)
             troublefree, others = grid.gaps([*trouble, *unmet(form, mesh)], left)
             covered = left if troublefree is None else troublefree
@@ -194,8 +200,8 @@ def _by_cases(
             counted, arrays = covered, {}
             for name in values:
                 quantity = form.quantity(name)
-                if count is not None and quantity.unknown:
-                    arrays[name], counted, failed = _counted(grid, name, counted, count)
+                if further.count is not None and quantity.unknown:
+                    arrays[name], counted, failed = _counted(grid, name, counted, further.count)
                     gaps += failed
                 else:
                     arrays[name] = evaluated(_require_known(quantity), mesh, grid.shape, covered)
@@ -213,22 +219,23 @@ def _by_cases(
     points = int(np.count_nonzero(left))
     if points:
         first = np.unravel_index(int(np.argmax(left)), grid.shape)
-        why = f"the step runs other operators there than in the traced cases, {most} at most: give fewer sizes, or --cases {2 * most}"
+        most = f"{further.cases} at most: give fewer sizes, or --cases {2 * further.cases}"
+        why = f"the step runs other operators there than in the traced cases, {most}"
         gaps.append(Gap(points, grid.sizes(first), why, possible=True))
     return tuple(gaps)
 
 
-def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: bool = False, most: int = MOST) -> Sweep:
+def sweep_expression(text: str, given: SweptSizes) -> Sweep:
     """An expression of sizes at every point, e.g. ``"12*L*d**2"``. Raises ``BadInputError`` where ``sweep`` does."""
-    axes = {name: np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64) for name, sizes in given.items()}
+    axes = {name: np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64) for name, sizes in given.sizes.items()}
     if not axes or not all(axis.size for axis in axes.values()):
         raise BadInputError("no sizes: give each variable of the expression sizes, e.g. -d L=12 -d d=768,1024")
     lengths = [axis.size for axis in axes.values()]
-    require_equal_lengths(axes, listed)
-    shape = tuple(lengths[:1] if listed else lengths)
-    require_few(shape, most)
-    array = evaluate(text, SweepGrid(axes, shape, listed).spread)
-    return Sweep(axes, listed, {text: np.broadcast_to(array, shape)}, {text: ""}, None, ())
+    require_equal_lengths(axes, given.listed)
+    shape = tuple(lengths[:1] if given.listed else lengths)
+    require_few(shape, given.most)
+    array = evaluate(text, SweepGrid(axes, shape, given.listed).spread)
+    return Sweep(axes, given.listed, {text: np.broadcast_to(array, shape)}, {text: ""}, None, ())
 
 
 def _require_known(quantity: StoredQuantity) -> StoredQuantity:

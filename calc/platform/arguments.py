@@ -9,22 +9,30 @@ from typing import Any, NoReturn
 from calc.errors import BadInputError, DimensionError
 
 _SHOWN = (bool, int, float, str, bytes, type(None))
+_LONGEST = 128  # bits of an integer
 
 
 def shown(value: object) -> str:
     """A value in a few words. No code of the value's class runs."""
-    if type(value) not in _SHOWN:
-        return f"of type {type(value).__name__[:60]}"
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"of {value.bit_length():,} bits"
-    written = repr(value[:60] if isinstance(value, str | bytes) else value)
-    return written if len(written) <= 42 else f"{written[:41]}…"
+    return written(value) or _sort(value)
+
+
+def written(value: object) -> str:
+    """A value as Python writes it; empty if it is of a type that would run code to be written, or too long a number."""
+    if type(value) not in _SHOWN or (isinstance(value, int) and value.bit_length() > _LONGEST):
+        return ""
+    text = repr(value[:60] if isinstance(value, str | bytes) else value)
+    return text if len(text) <= 42 else f"{text[:41]}…"
+
+
+def _sort(value: object) -> str:
+    return f"of {value.bit_length():,} bits" if type(value) is int else f"of type {type(value).__name__[:60]}"
 
 
 def given(name: str, value: object) -> str:
     """An argument and its value, for a message: ``B = -1``, ``model is of type Foo``."""
-    text = shown(value)
-    return f"{name} {'is' if text.startswith('of ') else '='} {text}"
+    text = written(value)
+    return f"{name} = {text}" if text else f"{name} is {_sort(value)}"
 
 
 def refuse(name: str, value: object, give: str) -> NoReturn:

@@ -36,7 +36,10 @@ def attention(op: Operator) -> Cost:
     scores, rows = (*batch, queries, keys), (*batch, queries)
     mask = (each("+ mask", scores),) if _has_floating_mask(op) else ()
     return Cost(
-        matmul=(term("Q Kᵀ", 2, *batch, queries, keys, width), term("P V", 2, *batch, queries, keys, out_width)),
+        matmul=(
+            term("Q Kᵀ", 2, *batch, queries, keys, width, attention="scores"),
+            term("P V", 2, *batch, queries, keys, out_width, attention="mix"),
+        ),
         elementwise=(
             each("S = Q Kᵀ · scale", scores),
             *mask,
@@ -66,14 +69,14 @@ def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
-    scores_product = term("recomputed Q Kᵀ", 2, *scores, width)
+    scores_product = term("recomputed Q Kᵀ", 2, *scores, width, attention="scores")
     return Cost(
         matmul=(
             scores_product,
-            term("dP = dO Vᵀ", 2, *scores, out_width),
-            term("dV = Pᵀ dO", 2, *scores, out_width),
-            term("dQ = dS K", 2, *scores, width),
-            term("dK = dSᵀ Q", 2, *scores, width),
+            term("dP = dO Vᵀ", 2, *scores, out_width, attention="mix"),
+            term("dV = Pᵀ dO", 2, *scores, out_width, attention="mix"),
+            term("dQ = dS K", 2, *scores, width, attention="scores"),
+            term("dK = dSᵀ Q", 2, *scores, width, attention="scores"),
         ),
         elementwise=(
             each("P dP", scores),

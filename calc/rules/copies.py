@@ -42,7 +42,8 @@ def copy_(op: Operator) -> Cost:
 @rule(
     "aten.unfold_backward.default",
     statement="dx[i] = Σ dy over the windows that hold i",
-    source="torch._decomp.decompositions.unfold_backward: one addition per source element",
+    reference="torch._decomp.decompositions.unfold_backward",
+    elementwise="one addition per source element",
     shapes="dy (*, windows, *, size) → dx (*).",
 )
 def unfold_backward(op: Operator) -> Cost:
@@ -63,7 +64,7 @@ free("aten.repeat_interleave.Tensor", because="writes each element as often as g
 @rule(
     "aten.div.out",
     statement="out = a / b",
-    source="torch._refs.div",
+    reference="torch._refs.div",
     convention="out is only written",
     shapes="a and b broadcast to out (*).",
 )

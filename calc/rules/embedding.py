@@ -24,7 +24,8 @@ def embedding(op: Operator) -> Cost:
 @rule(
     "aten.embedding_dense_backward.default",
     statement="dweight[indices[i]] += dy[i]",
-    source="torch._decomp.decompositions.embedding_dense_backward: one addition per source element",
+    reference="torch._decomp.decompositions.embedding_dense_backward",
+    elementwise="one addition per source element",
     convention="writes all of the gradient, which starts at zero",
     shapes="dy (*, width), indices (*) → dweight (rows, width).",
 )

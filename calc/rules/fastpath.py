@@ -67,8 +67,8 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
     matmul = (
         term("x Wq", 2, batch, queries, width, width),
         term("x [Wk Wv]", 2, batch, keys, width, 2 * width),
-        term("Q Kᵀ", 2, batch, queries, keys, width),
-        term("P V", 2, batch, queries, keys, width),
+        term("Q Kᵀ", 2, batch, queries, keys, width, attention="scores"),
+        term("P V", 2, batch, queries, keys, width, attention="mix"),
         term("O Wₒ", 2, batch, queries, width, width),
     )
     elementwise = (

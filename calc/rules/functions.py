@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.rules.pointwise import DECOMPOSITION, FUNCTIONAL, REFS, Pointwise, register
-from calc.rules.registry import Cost, Operator, View, free, rule
+from calc.rules.pointwise import Pointwise, register
+from calc.rules.registry import DECOMPOSITION, FUNCTIONAL, REFS, Cost, Operator, View, free, rule
 from calc.rules.shapes import each, whole
 
 TABLE = (
@@ -18,7 +18,7 @@ TABLE = (
     Pointwise("sinc.default", "y = sin(πx)/πx", ("π x", "sin(π x)", "sin(π x)/π x"), REFS + "sinc"),
     Pointwise("deg2rad.default", "y = π/180 · x", ("π/180 · x",), REFS + "deg2rad"),
     Pointwise("rad2deg.default", "y = 180/π · x", ("180/π · x",), REFS + "rad2deg"),
-    Pointwise("logit.default", "y = log(x/(1 − x))", ("1 − x", "x/(1 − x)", "log(x/(1 − x))"), REFS + "logit"),
+    Pointwise("logit.default", "y = log(x/(1 − x))", ("1 − x", "x/(1 − x)", "log(x/(1 − x))"), REFS + "special.logit"),
     Pointwise("logit_backward.default", "dx = dy/(x (1 − x))", ("1 − x", "x (1 − x)", "dy/(x (1 − x))"), DECOMPOSITION + "logit_backward"),
     Pointwise(
         "logaddexp.default",
@@ -64,7 +64,6 @@ TABLE = (
         ),
         REFS + "special.log_ndtr",
     ),
-    Pointwise("angle.default", "y = arg x", ("arg x",), "one operation per element"),
 )
 
 for _row in TABLE:
@@ -89,14 +88,19 @@ free("aten.ceil_.default", "aten.floor_.default", because="rounds, which is a ca
 @rule(
     "aten.special_xlog1py.default",
     statement="y = a log(1 + b), or 0 where a = 0",
-    source=REFS + "special.xlog1py",
+    reference=REFS + "special.xlog1py",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def xlog1py(op: Operator) -> Cost:
     return Cost(elementwise=(each("log(1 + b)", op.shape("other") if op.has("other") else ()), each("a log(1 + b)", op.out.shape)))
 
 
-@rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", source=REFS + "ldexp", shapes="a and b broadcast to (*) → y (*).")
+@rule("aten.angle.default", statement="y = arg x", source="one operation per element", shapes="x (*) → y (*).")
+def angle(op: Operator) -> Cost:
+    return Cost(elementwise=(each("arg x", op.out.shape),))
+
+
+@rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", reference=DECOMPOSITION + "ldexp", shapes="a and b broadcast to (*) → y (*).")
 def ldexp(op: Operator) -> Cost:
     exponent = op.value("other")
     return Cost(elementwise=(each("2ᵇ", exponent.shape if isinstance(exponent, View) else ()), each("a · 2ᵇ", op.out.shape)))

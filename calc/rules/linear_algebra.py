@@ -190,7 +190,8 @@ def _expanded(shape: tuple[Factor, ...], axes: tuple[int, ...]) -> tuple[Factor,
 @rule(
     "aten.addr.default",
     statement="y = β x + α a bᵀ",
-    source="torch._refs.addr, which multiplies by β and α even if they are 1",
+    reference="torch._refs.addr",
+    source="multiplies by β and α even if they are 1",
     shapes="x (m, n) or broadcast to it, a (m), b (n) → y (m, n).",
 )
 def addr(op: Operator) -> Cost:

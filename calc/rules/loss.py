@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from calc.rules.registry import Cost, Factor, Operator, Term, rule
+from calc.rules.registry import DECOMPOSITION, Cost, Factor, Operator, Term, rule
 from calc.rules.shapes import Shape, broadcast, each, optional, reducing, reductions, whole
 
-DECOMPOSITION = "torch._decomp.decompositions."
 NONE, MEAN, SUM = 0, 1, 2
 
 
@@ -23,7 +22,7 @@ def _weighted(op: Operator, shape: Shape) -> tuple[Term, ...]:
 @rule(
     "aten.mse_loss.default",
     statement="ℒ = mean (x − t)²",
-    source=DECOMPOSITION + "mse_loss",
+    reference=DECOMPOSITION + "mse_loss",
     shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def mse_loss(op: Operator) -> Cost:
@@ -34,7 +33,7 @@ def mse_loss(op: Operator) -> Cost:
 @rule(
     "aten.mse_loss_backward.default",
     statement="dx = 2/n (x − t) dℒ",
-    source=DECOMPOSITION + "mse_loss_backward",
+    reference=DECOMPOSITION + "mse_loss_backward",
     shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def mse_loss_backward(op: Operator) -> Cost:
@@ -53,7 +52,7 @@ def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
     "aten.nll_loss_forward.default",
     "aten.nll_loss2d_forward.default",
     statement="ℒ = Σ −x[i, t[i]] / number of targets that are not ignored",
-    source=DECOMPOSITION + "_nll_loss_forward",
+    reference=DECOMPOSITION + "_nll_loss_forward",
     convention="reads one score per target; all positions are counted, ignored ones too; class weights multiply every score",
     shapes="x (batch, classes, *) or (classes), t (batch, *) → ℒ () or (batch, *), total weight ().",
 )
@@ -73,7 +72,7 @@ def nll_loss(op: Operator) -> Cost:
     "aten.nll_loss_backward.default",
     "aten.nll_loss2d_backward.default",
     statement="dx[i, c] = −[c = t[i]] weight[c] dℒ / total weight",
-    source=DECOMPOSITION + "_nll_loss_backward",
+    reference=DECOMPOSITION + "_nll_loss_backward",
     convention="the scores are not read, their gradient is written in full",
     shapes="dℒ () or (batch, *), x (batch, classes, *), t (batch, *), total weight () → dx (batch, classes, *).",
 )
@@ -83,7 +82,7 @@ def nll_loss_backward(op: Operator) -> Cost:
     mean = (each("dℒ / total weight", upstream.shape),) if op.value("reduction", MEAN) == MEAN else ()
     scaled = () if weight is None else (each("dℒ · weight", scores.shape if upstream.shape else weight.shape),)
     return Cost(
-        elementwise=(*mean, *scaled, each("−[c = t] · dℒ", scores.shape)),
+        elementwise=(*mean, *scaled, each("−dℒ where c = t", scores.shape)),
         reads=(*whole(upstream, target, op.tensor("total_weight")), *(((target.numel, weight.dtype),) if weight is not None else ())),
     )
 
@@ -91,7 +90,7 @@ def nll_loss_backward(op: Operator) -> Cost:
 @rule(
     "aten.smooth_l1_loss.default",
     statement="ℒ = mean of |x − t| < β: (x − t)²/2β, else |x − t| − β/2",
-    source=DECOMPOSITION + "smooth_l1_loss",
+    reference=DECOMPOSITION + "smooth_l1_loss",
     shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def smooth_l1_loss(op: Operator) -> Cost:
@@ -103,7 +102,7 @@ def smooth_l1_loss(op: Operator) -> Cost:
 @rule(
     "aten.smooth_l1_loss_backward.default",
     statement="dx = dℒ/n · ((x − t)/β or sign(x − t))",
-    source=DECOMPOSITION + "smooth_l1_loss_backward",
+    reference=DECOMPOSITION + "smooth_l1_loss_backward",
     shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def smooth_l1_loss_backward(op: Operator) -> Cost:
@@ -115,7 +114,7 @@ def smooth_l1_loss_backward(op: Operator) -> Cost:
 @rule(
     "aten.huber_loss.default",
     statement="ℒ = mean of |x − t| < δ: (x − t)²/2, else δ(|x − t| − δ/2)",
-    source="torch._refs.nn.functional.huber_loss",
+    reference="torch._refs.nn.functional.huber_loss",
     shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def huber_loss(op: Operator) -> Cost:
@@ -127,7 +126,7 @@ def huber_loss(op: Operator) -> Cost:
 @rule(
     "aten.huber_loss_backward.default",
     statement="dx = dℒ/n · (x − t clipped to ±δ)",
-    source=DECOMPOSITION + "huber_loss_backward",
+    reference=DECOMPOSITION + "huber_loss_backward",
     shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def huber_loss_backward(op: Operator) -> Cost:
@@ -148,7 +147,7 @@ def huber_loss_backward(op: Operator) -> Cost:
 @rule(
     "aten.binary_cross_entropy.default",
     statement="ℒ = mean of (t − 1) log(1 − x) − t log x",
-    source=DECOMPOSITION + "binary_cross_entropy",
+    reference=DECOMPOSITION + "binary_cross_entropy",
     shapes="x (*), t (*), weight (*) → ℒ (), or (*) without reduction.",
 )
 def binary_cross_entropy(op: Operator) -> Cost:
@@ -160,7 +159,7 @@ def binary_cross_entropy(op: Operator) -> Cost:
 @rule(
     "aten.binary_cross_entropy_backward.default",
     statement="dx = dℒ (x − t) / (x (1 − x)) / n",
-    source=DECOMPOSITION + "binary_cross_entropy_backward",
+    reference=DECOMPOSITION + "binary_cross_entropy_backward",
     shapes="dℒ () or (*), x (*), t (*), weight (*) → dx (*).",
 )
 def binary_cross_entropy_backward(op: Operator) -> Cost:
@@ -173,7 +172,7 @@ def binary_cross_entropy_backward(op: Operator) -> Cost:
 @rule(
     "aten.binary_cross_entropy_with_logits.default",
     statement="ℒ = mean of (1 − t) x − ((pos_weight − 1) t + 1) log σ(x)",
-    source=DECOMPOSITION + "binary_cross_entropy_with_logits",
+    reference=DECOMPOSITION + "binary_cross_entropy_with_logits",
     shapes="x (*), t (*), weight (*), pos_weight (*) → ℒ (), or (*) without reduction.",
 )
 def binary_cross_entropy_with_logits(op: Operator) -> Cost:

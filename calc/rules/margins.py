@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from calc.rules.loss import MEAN, NONE, reduction
-from calc.rules.registry import Cost, Operator, Term, rule, term
+from calc.rules.registry import DECOMPOSITION, Cost, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, reducing, reductions
 
-DECOMPOSITION = "torch._decomp.decompositions."
 RECOMPUTED = "the margins recomputed, one addition for each to its class and one to the target's"
 
 
 @rule(
     "aten.soft_margin_loss.default",
     statement="ℒ = mean of log(1 + exp(−t x))",
-    source=DECOMPOSITION + "soft_margin_loss",
+    reference=DECOMPOSITION + "soft_margin_loss",
     shapes="x (*), t (*) → ℒ (), or (*) without reduction.",
 )
 def soft_margin_loss(op: Operator) -> Cost:
@@ -25,7 +24,7 @@ def soft_margin_loss(op: Operator) -> Cost:
 @rule(
     "aten.soft_margin_loss_backward.default",
     statement="dx = −t dℒ exp(−t x)/(1 + exp(−t x)) / n",
-    source=DECOMPOSITION + "soft_margin_loss_backward",
+    reference=DECOMPOSITION + "soft_margin_loss_backward",
     shapes="dℒ () or (*), x (*), t (*) → dx (*).",
 )
 def soft_margin_loss_backward(op: Operator) -> Cost:
@@ -38,7 +37,7 @@ def soft_margin_loss_backward(op: Operator) -> Cost:
 @rule(
     "aten.multi_margin_loss.default",
     statement="ℒ = mean over rows of Σⱼ max(0, margin − x[t] + x[j])ᵖ / classes, j ≠ t",
-    source=DECOMPOSITION + "multi_margin_loss",
+    reference=DECOMPOSITION + "multi_margin_loss",
     shapes="x (batch, classes), t (batch) → ℒ (), or (batch) without reduction.",
 )
 def multi_margin_loss(op: Operator) -> Cost:
@@ -110,7 +109,7 @@ def multilabel_margin_loss_backward(op: Operator) -> Cost:
 @rule(
     "aten.multilabel_margin_loss_forward.default",
     statement="ℒ = mean over rows of Σ max(0, 1 − x[t] + x[j]) / classes over targets t and other classes j",
-    source=DECOMPOSITION + "multilabel_margin_loss_forward",
+    reference=DECOMPOSITION + "multilabel_margin_loss_forward",
     convention="as if every class were a target",
     shapes="x (batch, classes) or (classes), targets (batch, classes) → ℒ () or (batch), which classes are targets (batch, classes).",
 )

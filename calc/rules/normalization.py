@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 
-from calc.rules.registry import Cost, Factor, Operator, Term, rule, term
+from calc.rules.registry import DECOMPOSITION, Cost, Factor, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, optional, reducing, reductions, whole
-
-DECOMPOSITION = "torch._decomp.decompositions."
 
 
 def _rows(op: Operator, name: str) -> tuple[Shape, Shape]:
@@ -34,7 +32,8 @@ def _affine(op: Operator, shape: Shape) -> tuple[Term, ...]:
 @rule(
     "aten.native_layer_norm.default",
     statement="y = (x − mean) / √(variance + ε) · weight + bias",
-    source="torch._refs.native_layer_norm; its variance is one reduction",
+    reference="torch._refs.native_layer_norm",
+    source="its variance is one reduction",
     shapes="x (*M, *N), weight (*N), bias (*N) → y (*M, *N), mean (*M, 1), rstd (*M, 1).",
 )
 def layer_norm(op: Operator) -> Cost:
@@ -57,7 +56,7 @@ def layer_norm(op: Operator) -> Cost:
 @rule(
     "aten.native_layer_norm_backward.default",
     statement="dx = rstd/N (N g − Σ g − x̂ Σ g x̂) with g = dy · weight; dweight = Σ dy x̂; dbias = Σ dy",
-    source=DECOMPOSITION + "native_layer_norm_backward",
+    reference=DECOMPOSITION + "native_layer_norm_backward",
     convention="the bias itself is not read",
     shapes="dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask requests.",
 )
@@ -97,7 +96,7 @@ def _down(name: str, shape: Shape, dims: tuple[int, ...]) -> tuple[Term, ...]:
 @rule(
     "aten._fused_rms_norm.default",
     statement="y = x / √(mean(x²) + ε) · weight",
-    source=DECOMPOSITION + "_fused_rms_norm",
+    reference=DECOMPOSITION + "_fused_rms_norm",
     shapes="x (*M, *N), weight (*N) → y (*M, *N), rstd (*M, 1).",
 )
 def rms_norm(op: Operator) -> Cost:
@@ -119,7 +118,7 @@ def rms_norm(op: Operator) -> Cost:
 @rule(
     "aten._fused_rms_norm_backward.default",
     statement="dx = (g − x̂/N Σ x̂ g) rstd with g = dy · weight; dweight = Σ dy x̂",
-    source=DECOMPOSITION + "_fused_rms_norm_backward",
+    reference=DECOMPOSITION + "_fused_rms_norm_backward",
     shapes="dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask requests.",
 )
 def rms_norm_backward(op: Operator) -> Cost:
@@ -155,7 +154,7 @@ def _channels(op: Operator, name: str) -> tuple[Factor, Factor]:
 @rule(
     "aten.native_batch_norm.default",
     statement="y = (x − mean) / √(variance + ε) · weight + bias, per channel; in training the batch's own mean and variance",
-    source=DECOMPOSITION + "native_batch_norm_helper",
+    reference=DECOMPOSITION + "native_batch_norm_helper",
     convention="in training the running statistics are read and written",
     shapes="x (batch, channels, *), weight, bias, running mean and variance (channels) → y (batch, channels, *), mean (channels),"
     " rstd (channels).",
@@ -192,7 +191,7 @@ def _average(name: str, channels: Factor) -> tuple[Term, ...]:
 @rule(
     "aten.native_batch_norm_backward.default",
     statement="dx = (dy − (x − mean) rstd² Σ dy (x − mean)/m − Σ dy/m) rstd weight; dweight = rstd Σ dy (x − mean); dbias = Σ dy",
-    source=DECOMPOSITION + "native_batch_norm_backward",
+    reference=DECOMPOSITION + "native_batch_norm_backward",
     convention="reads the statistics it uses: those of the batch in training, the running ones else; dx is counted, requested or not",
     shapes="dy (batch, channels, *), x (batch, channels, *), weight and statistics (channels) → dx, dweight, dbias as output_mask"
     " requests.",
@@ -241,7 +240,8 @@ def _down_to(elements: Factor, groups: Factor) -> Factor:
 @rule(
     "aten.native_group_norm.default",
     statement="y = (x − mean) / √(variance + ε) · weight + bias, per group of channels",
-    source="torch._refs.native_group_norm, as written for devices other than CPU",
+    reference="torch._refs.native_group_norm",
+    source="as written for devices other than CPU",
     shapes="x (batch, channels, *), weight (channels), bias (channels) → y (batch, channels, *), mean (batch, groups), rstd"
     " (batch, groups).",
 )
@@ -266,7 +266,7 @@ def group_norm(op: Operator) -> Cost:
 @rule(
     "aten.native_group_norm_backward.default",
     statement="dx = dy rstd weight + x c₂ + c₃, c₂ and c₃ from Σ dy x weight and Σ dy weight of the group; dweight, dbias over the batch",
-    source=DECOMPOSITION + "native_group_norm_backward",
+    reference=DECOMPOSITION + "native_group_norm_backward",
     shapes="dy (batch, channels, *), x (batch, channels, *), mean (batch, groups), rstd (batch, groups), weight (channels) → dx,"
     " dweight, dbias as output_mask requests.",
 )

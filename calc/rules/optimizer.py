@@ -10,7 +10,8 @@ from calc.rules.shapes import broadcast, each
     "aten.addcmul.default",
     "aten.addcmul_.default",
     statement="y = x + value · a · b",
-    source="torch._refs.addcmul; it multiplies by value even if that is 1",
+    reference="torch._refs.addcmul",
+    source="it multiplies by value even if that is 1",
     shapes="x (*), a (*), b (*) → y (*).",
 )
 def addcmul(op: Operator) -> Cost:
@@ -22,7 +23,8 @@ def addcmul(op: Operator) -> Cost:
     "aten.addcdiv.default",
     "aten.addcdiv_.default",
     statement="y = x + value · a / b",
-    source="torch._refs.addcdiv; it multiplies by value even if that is 1",
+    reference="torch._refs.addcdiv",
+    source="it multiplies by value even if that is 1",
     shapes="x (*), a (*), b (*) → y (*).",
 )
 def addcdiv(op: Operator) -> Cost:
@@ -36,7 +38,8 @@ def addcdiv(op: Operator) -> Cost:
     "aten.lerp.Tensor",
     "aten.lerp_.Tensor",
     statement="y = x + w (end − x), or end − (1 − w)(end − x) where |w| ≥ 1/2",
-    source="torch._refs.lerp, which compares |w| once and computes both w and w − 1",
+    reference="torch._refs.lerp",
+    source="compares |w| once and computes both w and w − 1",
     shapes="x (*), end (*), w a number or (*) → y (*).",
 )
 def lerp(op: Operator) -> Cost:

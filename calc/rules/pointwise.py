@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.rules.registry import Cost, Operator, View, rule
+from calc.rules.registry import DECOMPOSITION, FUNCTIONAL, REFS, Cost, Operator, View, rule
 from calc.rules.shapes import each, given_number
-
-REFS = "torch._refs."
-FUNCTIONAL = "torch._refs.nn.functional."
-DECOMPOSITION = "torch._decomp.decompositions."
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +19,7 @@ class Pointwise:
     ops: str
     statement: str
     addends: tuple[str, ...]
-    source: str
+    reference: str
 
 
 SIGMOID = ("−x", "exp(−x)", "1 + exp(−x)", "σ(x) = 1/(1 + exp(−x))")
@@ -143,7 +139,7 @@ def register(row: Pointwise) -> None:
     @rule(
         *(f"aten.{op}" for op in row.ops.split()),
         statement=row.statement,
-        source=row.source,
+        reference=row.reference,
         shapes="all arguments broadcast to (*) → y (*).",
     )
     def pointwise(op: Operator) -> Cost:
@@ -164,7 +160,8 @@ def _each_of(op: Operator, *addends: str) -> Cost:
     "aten.add_.Tensor",
     "aten.add_.Scalar",
     statement="y = a + alpha · b",
-    source=REFS + "add; an alpha of 1 is not a multiplication",
+    reference=REFS + "add",
+    source="an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def add(op: Operator) -> Cost:
@@ -177,7 +174,8 @@ def add(op: Operator) -> Cost:
     "aten.sub_.Tensor",
     "aten.sub_.Scalar",
     statement="y = a − alpha · b",
-    source=REFS + "sub; an alpha of 1 is not a multiplication",
+    reference=REFS + "sub",
+    source="an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def sub(op: Operator) -> Cost:
@@ -192,7 +190,7 @@ def _scaled(op: Operator) -> tuple[str, ...]:
 @rule(
     "aten.xlogy.Tensor",
     statement="y = a log b, or 0 where a = 0",
-    source=REFS + "xlogy",
+    reference=REFS + "xlogy",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def xlogy(op: Operator) -> Cost:
@@ -203,7 +201,8 @@ def xlogy(op: Operator) -> Cost:
     "aten.rsub.Tensor",
     "aten.rsub.Scalar",
     statement="y = b − alpha · a",
-    source=REFS + "rsub; an alpha of 1 is not a multiplication",
+    reference=REFS + "rsub",
+    source="an alpha of 1 is not a multiplication",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def rsub(op: Operator) -> Cost:
@@ -214,7 +213,8 @@ def rsub(op: Operator) -> Cost:
     "aten.pow.Tensor_Scalar",
     "aten.pow_.Scalar",
     statement="y = xᵖ",
-    source=REFS + "pow; x · x for p = 2, √x for p = 1/2, a copy for p = 1",
+    reference=REFS + "pow",
+    source="x · x for p = 2, √x for p = 1/2, a copy for p = 1",
     shapes="x (*) → y (*).",
 )
 def power(op: Operator) -> Cost:
@@ -229,7 +229,8 @@ def power(op: Operator) -> Cost:
     "aten.div.Tensor_mode",
     "aten.div.Scalar_mode",
     statement="y = a / b rounded down, or towards 0",
-    source=REFS + "floor_divide; the remainder is taken off before dividing; rounding is 0",
+    reference=REFS + "floor_divide",
+    source="the remainder is taken off before dividing; rounding is 0",
     shapes="a and b broadcast to (*) → y (*).",
 )
 def divide_and_round(op: Operator) -> Cost:
@@ -257,7 +258,7 @@ def divide_and_round(op: Operator) -> Cost:
     "aten.gelu.default",
     "aten.gelu_.default",
     statement="y = x Φ(x), or its tanh approximation",
-    source=FUNCTIONAL + "gelu",
+    reference=FUNCTIONAL + "gelu",
     shapes="x (*) → y (*).",
 )
 def gelu(op: Operator) -> Cost:
@@ -271,7 +272,7 @@ def gelu(op: Operator) -> Cost:
 @rule(
     "aten.gelu_backward.default",
     statement="dx = dy (Φ(x) + x φ(x)), or of its tanh approximation",
-    source=DECOMPOSITION + "gelu_backward",
+    reference=DECOMPOSITION + "gelu_backward",
     shapes="dy (*), x (*) → dx (*).",
 )
 def gelu_backward(op: Operator) -> Cost:
@@ -316,7 +317,8 @@ def gelu_backward(op: Operator) -> Cost:
 @rule(
     "aten.softplus.default",
     statement="y = log(1 + exp(β x))/β",
-    source=FUNCTIONAL + "softplus; without the two scalings unless β is given",
+    reference=FUNCTIONAL + "softplus",
+    source="without the two scalings unless β is given",
     shapes="x (*) → y (*).",
 )
 def softplus(op: Operator) -> Cost:
@@ -329,7 +331,8 @@ def softplus(op: Operator) -> Cost:
     "aten.celu.default",
     "aten.celu_.default",
     statement="y = x, or α (exp(x/α) − 1) where x ≤ 0",
-    source=FUNCTIONAL + "celu; without the two scalings unless α is given",
+    reference=FUNCTIONAL + "celu",
+    source="without the two scalings unless α is given",
     shapes="x (*) → y (*).",
 )
 def celu(op: Operator) -> Cost:
@@ -339,7 +342,7 @@ def celu(op: Operator) -> Cost:
 @rule(
     "aten.elu_backward.default",
     statement="dx = dy scale, or dy γ scale α exp(γ x) where x ≤ 0",
-    source=DECOMPOSITION + "elu_backward",
+    reference=DECOMPOSITION + "elu_backward",
     shapes="dy (*), x or y (*) → dx (*).",
 )
 def elu_backward(op: Operator) -> Cost:
@@ -351,7 +354,7 @@ def elu_backward(op: Operator) -> Cost:
 @rule(
     "aten.log_sigmoid_backward.default",
     statement="dx = dy (1[x<0] ∓ z/(1 + z)), z = exp(−|x|)",
-    source=DECOMPOSITION + "log_sigmoid_backward",
+    reference=DECOMPOSITION + "log_sigmoid_backward",
     shapes="dy (*), x (*), z (*) or, where the forward did not save it, (0) → dx (*).",
 )
 def log_sigmoid_backward(op: Operator) -> Cost:
@@ -362,7 +365,7 @@ def log_sigmoid_backward(op: Operator) -> Cost:
 @rule(
     "aten.glu.default",
     statement="y = a σ(b), with a and b the halves of x along dim",
-    source=FUNCTIONAL + "glu",
+    reference=FUNCTIONAL + "glu",
     shapes="x (*, 2 n) → y (*, n).",
 )
 def glu(op: Operator) -> Cost:
@@ -372,7 +375,7 @@ def glu(op: Operator) -> Cost:
 @rule(
     "aten.glu_backward.default",
     statement="da = dy σ(b), db = dy a σ(b) (1 − σ(b))",
-    source=DECOMPOSITION + "glu_backward",
+    reference=DECOMPOSITION + "glu_backward",
     shapes="dy (*, n), x (*, 2 n) → dx (*, 2 n).",
 )
 def glu_backward(op: Operator) -> Cost:
@@ -393,7 +396,8 @@ def glu_backward(op: Operator) -> Cost:
 @rule(
     "aten.native_dropout.default",
     statement="y = x · mask / (1 − p)",
-    source=DECOMPOSITION + "native_dropout; random numbers and their comparison are 0",
+    reference=DECOMPOSITION + "native_dropout",
+    source="random numbers and their comparison are 0",
     shapes="x (*) → y (*), mask (*).",
 )
 def dropout(op: Operator) -> Cost:

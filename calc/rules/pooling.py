@@ -38,7 +38,8 @@ def max_pool(op: Operator) -> Cost:
     "aten.adaptive_max_pool2d_backward.default",
     "aten.adaptive_max_pool3d_backward.default",
     statement="dx[position[i]] += dy[i]",
-    source="torch._decomp.decompositions.max_pool2d_with_indices_backward: " + GATHERED,
+    reference="torch._decomp.decompositions.max_pool2d_with_indices_backward",
+    elementwise=GATHERED,
     convention="the input is not read",
     shapes="dy (batch, channels, *t), positions of the same shape → dx (batch, channels, *s).",
 )

@@ -40,7 +40,7 @@ def extremum(op: Operator) -> Cost:
     "aten.mean.default",
     "aten.mean.dim",
     statement="y = (Σ x over dim) / n",
-    source="torch._refs.mean",
+    reference="torch._refs.mean",
     shapes="x (*) → y (* without dim).",
 )
 def mean(op: Operator) -> Cost:
@@ -55,7 +55,8 @@ def mean_of(shape: tuple[object, ...], dims: object) -> tuple[Term, ...]:
 @rule(
     "aten.var.correction",
     statement="y = Σ (x − mean)² / (n − c)",
-    source="torch._refs.var, whose prim is one reduction: n − 1",
+    reference="torch._refs.var",
+    source="its prim is one reduction: n − 1",
     shapes="x (*) → y (* without dim).",
 )
 def var(op: Operator) -> Cost:
@@ -65,7 +66,8 @@ def var(op: Operator) -> Cost:
 @rule(
     "aten.std.correction",
     statement="y = √(Σ (x − mean)² / (n − c))",
-    source="torch._refs.std; a variance is one reduction",
+    reference="torch._refs.std",
+    source="a variance is one reduction",
     shapes="x (*) → y (* without dim).",
 )
 def std(op: Operator) -> Cost:
@@ -76,7 +78,7 @@ def std(op: Operator) -> Cost:
 @rule(
     "aten.var_mean.correction",
     statement="the variance and the mean over dim",
-    source="torch._refs.var_mean",
+    reference="torch._refs.var_mean",
     shapes="x (*) → variance and mean (* without dim).",
 )
 def var_mean(op: Operator) -> Cost:
@@ -87,7 +89,7 @@ def var_mean(op: Operator) -> Cost:
 @rule(
     "aten.logsumexp.default",
     statement="y = log Σ exp(x − max x) + max x",
-    source="torch._refs.logsumexp",
+    reference="torch._refs.logsumexp",
     shapes="x (*) → y (* without dim).",
 )
 def logsumexp(op: Operator) -> Cost:
@@ -111,7 +113,7 @@ def logsumexp(op: Operator) -> Cost:
 @rule(
     "aten.linalg_vector_norm.default",
     statement="y = (Σ |x|ᵖ)^(1/p) over dim",
-    source="torch._refs.linalg.vector_norm",
+    reference="torch._refs.linalg.vector_norm",
     shapes="x (*) → y (* without dim). Order p = 2 unless given.",
 )
 def vector_norm(op: Operator) -> Cost:
@@ -157,7 +159,7 @@ def log_cumulative(op: Operator) -> Cost:
     "aten.norm.ScalarOpt_dim",
     "aten.dist.default",
     statement="y = (Σ |x|ᵖ)^(1/p) over dim; for dist of x = a − b",
-    source="torch._refs.norm",
+    reference="torch._refs.norm",
     shapes="x (*) → y (* without dim). Order p = 2.",
 )
 def norm(op: Operator) -> Cost:
@@ -194,7 +196,7 @@ def sum_of_some(op: Operator) -> Cost:
 @rule(
     "aten.std_mean.correction",
     statement="the standard deviation and the mean over dim",
-    source="torch._refs.std_mean",
+    reference="torch._refs.std_mean",
     shapes="x (*) → deviation and mean (* without dim).",
 )
 def std_mean(op: Operator) -> Cost:

@@ -22,21 +22,22 @@ Factor = Any  # int or polynomial
 @dataclass(frozen=True, slots=True)
 class Term:
     """One addend: ``name`` says what is computed; the product of ``factors`` is its FLOP count. ``gradient`` is ``dx`` or ``dw`` where a
-    matmul computes one."""
+    matmul computes one. ``attention``: which of attention's two matmuls it is or differentiates, ``scores`` or ``mix``."""
 
     name: str
     factors: tuple[Factor, ...]
     gradient: str = ""
     is_convolution: bool = False
+    attention: str = ""
 
     @property
     def count(self) -> Factor:
         return math.prod(self.factors)
 
 
-def term(name: str, *factors: Factor) -> Term:
+def term(name: str, *factors: Factor, attention: str = "") -> Term:
     """``term("A B", 2, m, k, n)``: the addend named "A B", 2·m·k·n."""
-    return Term(name, factors)
+    return Term(name, factors, attention=attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +112,31 @@ class Operator:
 
 RuleFunction = Callable[[Operator], Cost]
 
+# Where torch's references are.
+REFS, FUNCTIONAL, DECOMPOSITION = "torch._refs.", "torch._refs.nn.functional.", "torch._decomp.decompositions."
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The rule of an operator. ``statement`` is its definition, ``source`` the origin of the count, ``shapes`` the shapes of its arguments
-    and results. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``elementwise`` is the origin of the count
-    of elementwise work beside matrix multiplications, whose origin is ``source``. ``module`` is where the rule is registered."""
+    """The rule of an operator. ``statement`` is its definition, ``shapes`` are the shapes of its arguments and results, ``source`` is the
+    origin of the count. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``reference`` is the function of
+    torch whose operations count, one FLOP for each result element; ``source`` then says what it adds to that. ``elementwise`` is the origin
+    of the count of elementwise work where neither is. ``module`` is where the rule is registered."""
 
     op: str
     function: RuleFunction
     statement: str
-    source: str
+    source: str = ""
     convention: str = ""
     shapes: str = ""
     module: str = ""
     elementwise: str = ""
+    reference: str = ""
 
     @property
     def origin(self) -> str:
         """The origin of every count."""
-        return "; ".join(filter(None, (self.source, self.elementwise)))
+        return "; ".join(filter(None, (self.reference, self.source, self.elementwise)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +192,7 @@ REGISTRY = Registry()
 
 
 def rule(
-    *ops: str, statement: str, source: str, convention: str = "", shapes: str = "", elementwise: str = ""
+    *ops: str, statement: str, source: str = "", reference: str = "", convention: str = "", shapes: str = "", elementwise: str = ""
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register a function as the rule of the named ATen operators, e.g. ``"aten.mm.default"``."""
 
@@ -194,7 +200,7 @@ def rule(
 
     def register(function: RuleFunction) -> RuleFunction:
         for op in ops:
-            REGISTRY.add(Rule(op, function, statement, source, convention, shapes, module, elementwise))
+            REGISTRY.add(Rule(op, function, statement, source, convention, shapes, module, elementwise, reference))
         return function
 
     return register

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from calc.rules.registry import Cost, Factor, Operator, rule, term
+from calc.rules.registry import DECOMPOSITION, Cost, Factor, Operator, rule, term
 from calc.rules.shapes import Shape, each, reductions
-
-DECOMPOSITION = "torch._decomp.decompositions."
 
 
 def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
@@ -19,7 +17,7 @@ def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
 @rule(
     "aten._weight_norm_interface.default",
     statement="w = g v / |v|",
-    source=DECOMPOSITION + "_weight_norm_interface",
+    reference=DECOMPOSITION + "_weight_norm_interface",
     shapes="v (*), g (n along dim, 1 elsewhere) → w (*), |v| like g.",
 )
 def weight_norm(op: Operator) -> Cost:

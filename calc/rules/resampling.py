@@ -190,7 +190,8 @@ def grid_sample_backward(op: Operator) -> Cost:
 @rule(
     "aten.affine_grid_generator.default",
     statement="g[p] = θ (p, 1) for every point p",
-    source="torch._decomp.decompositions.affine_grid_generator; products and their sums, and the points themselves",
+    reference="torch._decomp.decompositions.affine_grid_generator",
+    source="products and their sums, and the points themselves",
     shapes="θ (batch, n, n+1) → g (batch, *t, n).",
 )
 def affine_grid(op: Operator) -> Cost:

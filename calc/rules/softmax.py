@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from calc.rules.registry import Cost, Operator, Term, rule
+from calc.rules.registry import DECOMPOSITION, Cost, Operator, Term, rule
 from calc.rules.shapes import each, reducing, split
-
-REFERENCE = "torch._decomp.decompositions."
 
 
 def _exponentials(op: Operator) -> tuple[Term, ...]:
@@ -18,7 +16,7 @@ def _exponentials(op: Operator) -> tuple[Term, ...]:
     "aten._softmax.default",
     "aten._safe_softmax.default",
     statement="y = exp(x − max x) / Σ exp(x − max x) along dim",
-    source=REFERENCE + "_softmax",
+    reference=DECOMPOSITION + "_softmax",
     shapes="x (*) → y (*).",
 )
 def softmax(op: Operator) -> Cost:
@@ -28,7 +26,7 @@ def softmax(op: Operator) -> Cost:
 @rule(
     "aten._softmax_backward_data.default",
     statement="dx = y dy − y Σ y dy along dim",
-    source=REFERENCE + "_softmax_backward_data",
+    reference=DECOMPOSITION + "_softmax_backward_data",
     shapes="dy (*), y (*) → dx (*).",
 )
 def softmax_backward(op: Operator) -> Cost:
@@ -39,7 +37,7 @@ def softmax_backward(op: Operator) -> Cost:
 @rule(
     "aten._log_softmax.default",
     statement="y = (x − max x) − log Σ exp(x − max x) along dim",
-    source=REFERENCE + "_log_softmax",
+    reference=DECOMPOSITION + "_log_softmax",
     shapes="x (*) → y (*).",
 )
 def log_softmax(op: Operator) -> Cost:
@@ -50,7 +48,7 @@ def log_softmax(op: Operator) -> Cost:
 @rule(
     "aten._log_softmax_backward_data.default",
     statement="dx = dy − exp(y) Σ dy along dim",
-    source=REFERENCE + "_log_softmax_backward_data",
+    reference=DECOMPOSITION + "_log_softmax_backward_data",
     shapes="dy (*), y (*) → dx (*).",
 )
 def log_softmax_backward(op: Operator) -> Cost:

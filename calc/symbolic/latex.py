@@ -220,11 +220,7 @@ def text(plain: str, *, apart: bool = False) -> str:
     r"""``plain`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike. ``apart`` writes signs such
     as ``\_`` outside of it: inside, MathJax prints the backslash too."""
     shown = _clipped(plain)
-    brackets = {place for match in _INDICATOR.finditer(shown) for place in (match.start(), match.end() - 1)}
-    characters = (
-        (apart and c in "_#%&", c if i in brackets else _text_character(c, before))
-        for i, (before, c) in enumerate(zip(" " + shown, shown, strict=False))
-    )
+    characters = ((apart and c in "_#%&", _text_character(c, before)) for before, c in zip(" " + shown, shown, strict=False))
     runs = ((outside, "".join(c for _, c in run)) for outside, run in itertools.groupby(characters, key=lambda each: each[0]))
     return "".join(run if outside else rf"\text{{{run}}}" for outside, run in runs)
 
@@ -250,7 +246,6 @@ def _text_character(c: str, before: str) -> str:
 # Signs that the texts of rules are written with: KaTeX and MathJax set them as they are inside \text, where a command of
 # mathematics would be an error.
 _SIGNS = " .,:;()+-*/=?!@·×−–…→²³ᵀ⁻√⋆∘±∓≤≥≠≈∞∂ℒ⊙⌊⌋⌈⌉"
-_INDICATOR = re.compile(r"\[[^\[\]]+ = [^\[\]]+\](?!\()")  # [c = t], and no link of Markdown
 _HAT = "\u0302"  # behind the letter that wears it
 # Inside \text, LaTeX acts on \ ^ ~; a backtick could end a code span around the formula, | a table cell,
 # brackets a link; < > could begin HTML.

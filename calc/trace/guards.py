@@ -228,8 +228,15 @@ def _lower_bound(name: str, guards: Sequence[Guard]) -> tuple[int, str]:
     most = max(least.values(), default=1)
     if not all(any(not c.holds_at({name: below}) for c in own) for below in range(1, most)):
         return 1, f"{name} >= 1"
-    as_written = (c.expr for c in own if c.outcome and least[c.expr] == most and c.expr.startswith((f"{name} > ", f"{name} >= ")))
+    as_written = (c.expr for c in own if c.outcome and least[c.expr] == most and _is_lower_bound(c.expr, name))
     return most, next(as_written, f"{name} >= {most}")
+
+
+def _is_lower_bound(text: str, name: str) -> bool:
+    match parse(text):
+        case Compare(Name(left), ">" | ">=", _):
+            return left == name
+    return False
 
 
 def _without_implied(branching: Sequence[Guard], bounds: Mapping[str, tuple[int, str]]) -> list[Guard]:

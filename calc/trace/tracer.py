@@ -17,7 +17,7 @@ from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
 from calc.graph.plan import Inferred, Refusal, TracePlan, TripCount, outcome_of
-from calc.graph.step import Assumption, Graph, StepTrace, TracedDim
+from calc.graph.step import Assumption, Graph, TracedDim
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.platform.torch_private import torch_version
@@ -25,6 +25,7 @@ from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
 from calc.trace import guards
 from calc.trace.hints import HintRules, hints
+from calc.trace.kernels import on_cuda
 from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
 
 TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
@@ -207,7 +208,7 @@ class Tracer:
             traces=tuple(r.trace for r in runs),
             certificates=(),
             provenance=_provenance(),
-            notes=(*spec.notes, *_notes_on_options(spec, plan.options), *_notes_on_attention(runs[0].trace, plan.options)),
+            notes=(*spec.notes, *_notes_on_options(spec, plan.options), *on_cuda.notes_on_attention(runs[0].trace, plan.options)),
             trip_count_reads=dict(reads),
             mutates_tracked=any(run.mutates_tracked for run in runs),
             reads_tensor_values=any(run.scalar_readers for run in runs),
@@ -218,18 +219,6 @@ class Tracer:
 def _notes_on_options(spec: Spec, options: Options) -> Iterator[str]:
     if spec.optimizer is not None and options.trains and options.optimizer != "spec":
         yield f"The spec brings its own optimizer, and this step takes {options.optimizer}: choose optimizer=spec for the spec's own."
-
-
-def _notes_on_attention(trace: StepTrace, options: Options) -> Iterator[str]:
-    """A note where torch runs attention fused on a CPU and has no such kernel on a CUDA device (``kernels.on_cuda``)."""
-    calls = [dict(op.args) for op in trace.ops if op.phase == "forward" and "scaled_dot_product" in op.name]
-    heads = {(call["query"].shape[-3], call["key"].shape[-3]) for call in calls if call["query"].dtype == "float32"}
-    if options.kernels == "cpu" and any(of_query != of_key for of_query, of_key in heads):
-        yield (
-            "On a CUDA device torch has no fused kernel for attention in fp32 with fewer key/value heads than query heads: it allocates"
-            " the scores there (in training, those of every layer), so the peak is higher. --kernels cuda derives that step; in bf16,"
-            " attention is fused on both."
-        )
 
 
 def _dim_record(name: str, dim: Dim, size: int) -> TracedDim:

@@ -261,6 +261,7 @@ def report(
     from reports.jobs import job
     from reports.jobs import report as report_job
     from reports.page.checks import tally
+    from reports.page.inputs import FORMATS
     from reports.views import answers
     from reports.views import checks as view
     from reports.writers.render import look_of
@@ -270,8 +271,10 @@ def report(
     for name in filter(report_job.ALL.__ne__, quantities):
         job.require_explained(name, request.options.to_json())
     look, folder = look_of(template, templates), output_folder(output)
+    formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
+    choices = report_job.ReportChoices(device, look, gpu, quantities, formats, interactive)
     with talk() as say:
-        outcome = report_job.report(request, folder, device, say, latex, look, gpu, interactive, quantities)
+        outcome = report_job.report(request, folder, choices, say)
     out = Terminal()
     answers.show(answers.of_derivation(outcome.derivation, outcome.comparisons), out)
     out.line()

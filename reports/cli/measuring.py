@@ -220,8 +220,8 @@ def transfers(
     or a loader whose workers load ahead, takes the longer of both. Workers pay off where a batch takes longer to load than to hand over.
     """
     from calc.capacity.questions.values import read
-    from calc.hardware.times import Repeat
-    from calc.performance.transfers import KIND, document, measured, require_sizes
+    from calc.hardware.times import Repeat, TransferPlan
+    from calc.performance.transfers import KIND, document, measured
     from reports.jobs import job
     from reports.views import measuring as shown
 
@@ -230,14 +230,13 @@ def transfers(
     machine, absent = device_here(device)
     default = 2**26 if machine == "cpu" else 2**28
     nbytes = default if size is None else int(read("--bytes", size, "bytes", integer=True).value)
-    require_sizes(nbytes, batch, length)
+    plan = TransferPlan(nbytes, batch, length, workers, prefetch, seed)
     if absent:
         return unmeasured(KIND, absent, as_json, strict)
     judge_output(output)
     because = job.no_cuda() if machine == "cpu" and device is None else "not measured: the CPU was asked for" if machine == "cpu" else ""
     with talk() as say:
-        timed = Repeat(2, repeat, seconds, max(repeat, 1000))
-        transferred = measured(nbytes, batch, length, machine, timed, because, say, workers, prefetch, seed)
+        transferred = measured(plan, machine, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
     written = document(replace(transferred, command=command_line()))
     hand_over(written, output, as_json, lambda out: shown.show_transfers(transferred, batch, length, out))
     return SUCCESS

@@ -12,7 +12,8 @@ from calc.symbolic.assignments import sizes_text
 from reports.cli.common import REFUSED, SUCCESS, Integer, refuse_idle, refuse_untrained, step_options, talk
 
 if TYPE_CHECKING:
-    from calc.pipeline.sweep import Sweep
+    from calc.options import Options
+    from calc.pipeline.sweep import Sweep, SweptSizes
 
 _MOST = 20_000_000
 _CASES = 12
@@ -81,13 +82,16 @@ def sweep(
     from calc.platform import files
 
     files.judge(*filter(None, (target, plot)))
-    axes, listed = _points(sizes, source, most)
+    from calc.options import made
+    from calc.pipeline.sweep import SweptSizes, sweep_expression
     from reports.views import swept
 
+    given = SweptSizes(*_points(sizes, source, most), most)
+
     if model is None:
-        result = _expression(str(expr), axes, listed, most)
+        result = sweep_expression(str(expr), given)
     else:
-        result = _model(model, axes, quantities, no_cache, options, listed=listed, most=most, cases=cases)
+        result = _model(model, given, quantities, made(**options), cache=not no_cache, cases=cases)
     drawing = swept.drawn(result, over) if plot is not None else ""
     for gap in result.gaps:
         at, has = sizes_text(gap.first), "has" if gap.points == 1 else "have"
@@ -137,17 +141,8 @@ def _read(source: str, most: int) -> dict[str, list[int]]:
         raise BadInputError(f"cannot read {files.shown(source)}: it is not UTF-8") from None
 
 
-def _expression(text: str, axes: Mapping[str, Sequence[int]], listed: bool, most: int) -> Sweep:
-    from calc.pipeline.sweep import sweep_expression
-
-    return sweep_expression(text, axes, listed=listed, most=most)
-
-
-def _model(
-    model: str, axes: Mapping[str, Sequence[int]], quantities: Sequence[str], no_cache: bool, options: Mapping[str, str], **how: Any
-) -> Sweep:
-    from calc.options import made
+def _model(model: str, given: SweptSizes, quantities: Sequence[str], options: Options, **how: Any) -> Sweep:
     from calc.pipeline.sweep import of_model
 
     with talk() as say:
-        return of_model(model, axes, quantities or ("memory.peak",), made(**options), cache=not no_cache, progress=say, **how)
+        return of_model(model, given, quantities or ("memory.peak",), options, progress=say, **how)

@@ -29,6 +29,20 @@ _FORMATS = ("text", "github", "json")
 _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> after a number, or leave the file out"
 
 
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """How files are verified, as the command's options name it; ``form`` is that of messages."""
+
+    form: str
+    fix: bool
+    diff: bool
+    require_claims: int
+    unmarked: bool
+    sources: Sequence[str]
+    templates: str | None
+    no_cache: bool
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
@@ -43,7 +57,7 @@ _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRES
 )
 @click.option("--templates", metavar="DIR", help="Folder of your own templates that the report was made with.")
 @click.option("--no-cache", is_flag=True, help="Trace the steps of models again, and neither read nor write the cache for them.")
-def verify(files: Sequence[str], form: str, **how: Any) -> int:
+def verify(files: Sequence[str], **words: Any) -> int:
     """Regenerate reports and compare, or check every claim of live documents.
 
     A FILE that Napkin wrote (.html, .md, .json, .tex) is regenerated from the inputs it carries, and every difference is listed as
@@ -52,21 +66,22 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     Signs and words before the number, such as "<", "at least" and "about", are bounds.
     Exit 1 if something does not hold or cannot be verified, 2 if nothing in a file can be.
     """
-    if form not in _FORMATS:
-        raise click.UsageError(f"unknown format {form!r}: {suggestion(form, _FORMATS)}")
-    if how["fix"] and how["diff"]:
+    how = VerifyOptions(**words)
+    if how.form not in _FORMATS:
+        raise click.UsageError(f"unknown format {how.form!r}: {suggestion(how.form, _FORMATS)}")
+    if how.fix and how.diff:
         raise click.UsageError("--diff shows what --fix would do: give one of them")
     from reports.live.verify_reports import Regenerated
     from reports.page.inputs import FORMATS
 
-    read = _each([Path(file) for file in files], lambda file: _read(file, how["fix"]))
-    _require_document(read, "--fix" if how["fix"] else "--diff" if how["diff"] else "")
+    read = _each([Path(file) for file in files], lambda file: _read(file, how.fix))
+    _require_document(read, "--fix" if how.fix else "--diff" if how.diff else "")
     rewritten: dict[Path, Rewriting] = {}
     regenerated = Regenerated(frozenset(FORMATS) & {file.path.suffix for file in read})
-    note = "no file is rewritten, since not all can be verified" if how["fix"] else ""
-    outcomes = _each(read, lambda file: _one(file, form, regenerated, rewritten=rewritten, **how), note)
+    note = "no file is rewritten, since not all can be verified" if how.fix else ""
+    outcomes = _each(read, lambda file: _one(file, how, regenerated, rewritten), note)
     _put_in_place(rewritten)  # once every file is judged
-    if form == "json":
+    if how.form == "json":
         from reports.jobs.job import json_text
 
         click.echo(json_text({"schema": 1, "files": [document for _, document in outcomes]}), nl=False)
@@ -135,36 +150,34 @@ def _is_report(file: _File, option: str) -> BadInputError:
 
 
 def _one(
-    file: _File, form: str, regenerated: Regenerated, sources: Sequence[str], templates: str | None, **how: Any
+    file: _File, how: VerifyOptions, regenerated: Regenerated, rewritten: dict[Path, Rewriting]
 ) -> tuple[bool, dict[str, Any]]:
     if file.inputs is None:
         say_idle(file.path, "a live document", "templates")
-        return _document(file.path, file.text, sources, form, **how)
+        return _document(file.path, file.text, how, rewritten)
     say_idle(file.path, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
     if not file.inputs.templates:
         say_idle(file.path, "made by no templates of your own", "templates")
-    return _report(file.path, file.text, file.inputs, sources, templates, form, regenerated)
+    return _report(file, file.inputs, how, regenerated)
 
 
-def _report(
-    file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str, regenerated: Regenerated
-) -> tuple[bool, dict[str, Any]]:
+def _report(read: _File, inputs: Inputs, how: VerifyOptions, regenerated: Regenerated) -> tuple[bool, dict[str, Any]]:
     from reports.live.verify_reports import shown, summary, verify
 
-    own = None if templates is None else Path(templates)
+    file, own = read.path, None if how.templates is None else Path(how.templates)
     with talk() as say:
-        outcome = verify(file, text, inputs, [Path(source) for source in sources], own, say, regenerated)
+        outcome = verify(file, read.text, inputs, [Path(source) for source in how.sources], own, say, regenerated)
     from reports.typeset.escape import brief
 
     for note in outcome.notes:
         click.echo(brief(f"{file}: {note}"), err=True)
-    if form == "text":
+    if how.form == "text":
         for line in summary(outcome, str(file)):
             _say(line)
         if outcome.ok:
             _say(f"{file}: verified: made again from its inputs, every character is the same")
             _say(f"{file}: noted, not verified: {outcome.noted}")
-    elif form == "github":
+    elif how.form == "github":
         for each in shown(outcome)[:20]:
             _annotate(file, each.line, each.column, str(each))
         if outcome.because:
@@ -180,36 +193,25 @@ def _report(
     return outcome.ok, {"file": str(file), **body, "noted": outcome.noted}
 
 
-def _document(
-    file: Path,
-    text: str,
-    sources: Sequence[str],
-    form: str,
-    fix: bool,
-    diff: bool,
-    require_claims: int,
-    unmarked: bool,
-    no_cache: bool,
-    rewritten: dict[Path, Rewriting],
-) -> tuple[bool, dict[str, Any]]:
-    from reports.live.verify_documents import unmarked as unmarked_in
+def _document(file: Path, text: str, how: VerifyOptions, rewritten: dict[Path, Rewriting]) -> tuple[bool, dict[str, Any]]:
+    from reports.live.verify_documents import unmarked
 
-    document, failed, findings = _judged(file, text, sources, no_cache)
-    bare = list(unmarked_in(document)) if unmarked else []
-    few = len(findings) < require_claims
-    _tell_failed(file, form, failed)
-    few_said = f"{len(findings)} claims where at least {require_claims} are required" if few else ""
-    _tell(file, form, findings, bare, fix, few_said, len(failed))
-    if diff or fix:
-        new = _rewrite(file, text, document, findings, diff)
+    document, failed, findings = _judged(file, text, how)
+    bare = list(unmarked(document)) if how.unmarked else []
+    few = len(findings) < how.require_claims
+    _tell_failed(file, how.form, failed)
+    few_said = f"{len(findings)} claims where at least {how.require_claims} are required" if few else ""
+    _tell(file, how.form, findings, bare, how.fix, few_said, len(failed))
+    if how.diff or how.fix:
+        new = _rewrite(file, text, document, findings, how.diff)
         if new is not None:
             rewritten.setdefault(file.resolve(), new)
-    ok = not few and not failed and all(f.holds or (fix and f.right) for f in findings)
+    ok = not few and not failed and all(f.holds or (how.fix and f.right) for f in findings)
     return ok, {"file": str(file), "kind": "document", **_body(ok, findings, failed, bare)}
 
 
 def _judged(
-    file: Path, text: str, sources: Sequence[str], no_cache: bool
+    file: Path, text: str, how: VerifyOptions
 ) -> tuple[LiveDocument, Sequence[FailedStatement], Sequence[JudgedClaim]]:
     """The document, its statements that failed, and a finding for each claim. Raises ``BadInputError`` for a document without claims."""
     from reports.live.document import read
@@ -220,7 +222,7 @@ def _judged(
         document = read(text)
         _require_no_report(document)
         with talk() as say:
-            scope = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say).run(document.statements)
+            scope = Engine(file.resolve().parent, tuple(Path(s) for s in how.sources), not how.no_cache, say).run(document.statements)
             findings = judge(document, scope)
         if not findings:
             raise BadInputError(_NOTHING)

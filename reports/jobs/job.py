@@ -135,9 +135,9 @@ def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[Rul
 
 def require_checkable(request: Request, device: str) -> None:
     """Refuse a step that does not run on ``device``, before any work."""
-    from calc.pipeline.check import require_kernels
+    from calc.pipeline.check import require_device_of
 
-    require_kernels(request.options.kernels, device)
+    require_device_of(request.options.to_json(), device)
 
 
 def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progress: Progress, seed: int = 0) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,20 @@ ALL = "all"  # in place of the name of a quantity
 
 
 @dataclass(frozen=True, slots=True)
+class ReportChoices:
+    """What a report shows beside the request: checks on a ``device``, figures of the accelerator ``gpu``, and ``quantities``, those to
+    derive, or ``ALL``; without any, a homework answers the questions of an assignment, with their steps where they are few, and every other
+    template shows all. ``interactive``: a page with a script too."""
+
+    device: str = "cpu"
+    look: Look = PLAIN
+    gpu: str = ""
+    quantities: Sequence[str] = ()
+    formats: Collection[str] = FORMATS
+    interactive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltReport:
     """A report: its texts by file name, and the ``files`` that they were written to. ``checks`` is ``None`` where the run was
     not possible, and ``unchecked`` says why. ``environment`` is of this machine, whatever was noted in the texts."""
@@ -58,64 +72,39 @@ class BuiltReport:
     files: tuple[Path, ...] = ()
 
 
-def report(
-    request: Request,
-    directory: Path,
-    device: str,
-    progress: Progress,
-    latex: bool = False,
-    look: Look = PLAIN,
-    gpu: str = "",
-    interactive: bool = False,
-    quantities: Collection[str] = (),
-) -> BuiltReport:
-    """Derive, check at small sizes, and write the three files, and LaTeX source and a page with a script where they are wanted; none is
-    written before all of them can be. ``quantities``: as for ``make``."""
-    formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
-    made = make(request, device, progress, look=look, gpu=gpu, formats=formats, quantities=quantities)
-    if interactive:
+def report(request: Request, directory: Path, choices: ReportChoices, progress: Progress) -> BuiltReport:
+    """Derive, check at small sizes, and write a file in each format, and a page with a script where it is wanted; none is written before
+    all of them can be."""
+    made = make(request, choices, progress)
+    if choices.interactive:
         from reports.jobs.interactive import FILE
         from reports.jobs.interactive import interactive as scripted
 
-        made = replace(made, texts={**made.texts, FILE: scripted(request, made.texts["report.html"], progress, look, gpu)})
+        made = replace(made, texts={**made.texts, FILE: scripted(request, made.texts["report.html"], progress, choices.look, choices.gpu)})
     return replace(made, files=job.write_all(directory, made.texts))
 
 
-def make(
-    request: Request,
-    device: str,
-    progress: Progress,
-    stamp: Inputs | None = None,
-    look: Look = PLAIN,
-    gpu: str = "",
-    formats: Collection[str] = FORMATS,
-    quantities: Collection[str] = (),
-) -> BuiltReport:
-    """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this
-    one. ``quantities``: those to derive, or ``ALL``; without any, a homework answers the questions of an assignment, with their steps
-    where they are few, and every other template shows all.
-
-    ``gpu`` is the accelerator whose memory and rates the figures show.
-    """
-    content = _content(request, device, progress, look, accelerator(gpu) if gpu else None, quantities)
+def make(request: Request, choices: ReportChoices, progress: Progress, stamp: Inputs | None = None) -> BuiltReport:
+    """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one."""
+    content = _content(request, choices, progress)
     assert content.inputs is not None
     environment = content.inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(content.derivation, content.checks, stamp.environment)
         content = replace(content, derivation=derivation, checks=checks, inputs=content.inputs.as_noted(stamp))
     content = replace(content, comparisons=job.comparisons(content.derivation))
-    texts = _texts(content, look, formats)
+    texts = _texts(content, choices.look, choices.formats)
     return BuiltReport(content.derivation, content.comparisons, content.checks, content.unchecked, texts, environment)
 
 
-def _content(
-    request: Request, device: str, progress: Progress, look: Look, shown: Accelerator | None, quantities: Collection[str]
-) -> PageContent:
-    """What was derived and run, without the comparisons with rules of thumb. ``shown``: the accelerator in the figures."""
+def _content(request: Request, choices: ReportChoices, progress: Progress) -> PageContent:
+    """What was derived and run, without the comparisons with rules of thumb."""
+    look, quantities = choices.look, choices.quantities
+    shown = accelerator(choices.gpu) if choices.gpu else None
     derivation = job.derive(request, progress)
     only = _shown(look, quantities)
     records = evidence(derivation)  # a record that cannot be read is refused before anything runs
-    checks, unchecked = _checked(request, derivation, device, progress)
+    checks, unchecked = _checked(request, derivation, choices.device, progress)
     live, no_timeline = (None, _CHOSEN) if only else job.timeline(derivation, progress)
     levers = () if only else job.levers(derivation, request, progress)
     answers_only = bool(only) and not quantities and sum(step.quantity in only for step in derivation.steps) > _FEW_STEPS
@@ -130,7 +119,7 @@ def _content(
         unchecked=unchecked,
         timeline=live,
         no_timeline=no_timeline,
-        inputs=replace(_inputs(request, derivation, checks, device, look), gpu=gpu, other=" ".join(quantities)),
+        inputs=replace(_inputs(request, derivation, checks, choices.device, look), gpu=gpu, other=" ".join(quantities)),
         evidence=records,
         device=shown,
         roof=_roof(request, shown, progress),

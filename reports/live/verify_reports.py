@@ -286,7 +286,7 @@ def _report(inputs: Inputs, word: str, templates: Path | None, progress: Progres
     """A report, or the page with a script beside it."""
     from calc.options import made
     from reports.jobs.interactive import FILE, interactive
-    from reports.jobs.report import make
+    from reports.jobs.report import ReportChoices, make
     from reports.jobs.request import Request
     from reports.writers.render import look_of
 
@@ -295,7 +295,7 @@ def _report(inputs: Inputs, word: str, templates: Path | None, progress: Progres
     request = Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
     look = look_of(inputs.template, str(templates or ""))
     noted = replace(inputs, kind=REPORT)
-    report = make(request, inputs.device, progress, noted, look, inputs.gpu, formats=formats, quantities=inputs.other.split())
+    report = make(request, ReportChoices(inputs.device, look, inputs.gpu, inputs.other.split(), formats), progress, noted)
     if inputs.kind == REPORT:
         return report.texts, report.environment
     return {FILE: interactive(request, report.texts["report.html"], progress, look, inputs.gpu)}, report.environment

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from calc.derive.quantities import has_attention
-from calc.options import TRAIN
+from calc.options import TRAIN, by_cuda, trains
 
 if TYPE_CHECKING:  # stored answers, which print some of these, are cold without it
     from calc.derive.result import Derivation
@@ -83,8 +83,8 @@ _IMPLEMENTED: Mapping[str, Convention] = {
 def conventions(options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True) -> tuple[Convention, ...]:
     """The conventions of a step with these options: one with data-dependent sizes or not, with attention or not."""
     by_data = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
-    of_kernels = (*((_ATTENTION,) if attention else ()), *((_ON_CUDA,) if options.get("kernels") == "cuda" else ()))
-    if options.get("mode", TRAIN) != TRAIN:
+    of_kernels = (*((_ATTENTION,) if attention else ()), *((_ON_CUDA,) if by_cuda(options) else ()))
+    if not trains(options):
         return (_MULTIPLY_ADD, _FORWARD_ALONE, _STORAGE, *of_kernels, by_data)
     implementation = _IMPLEMENTED[options.get("implementation", "loop")]
     return (_MULTIPLY_ADD, _training_step(options), _STORAGE, implementation, *of_kernels, by_data)

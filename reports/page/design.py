@@ -16,7 +16,7 @@ from calc.derive.result import Derivation
 from calc.errors import NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul
-from calc.options import TRAIN, Options
+from calc.options import Options, trains
 from calc.symbolic import search
 from calc.units import Unit
 from reports.figures.memory import COMMON, capacity
@@ -153,7 +153,7 @@ def _time(derivation: Derivation, board: Accelerator) -> tuple[Fraction, str] | 
     rate = RATES.get(derivation.options.get("precision", "fp32"), "")
     flops, recomputed = matmul(derivation), derivation.quantities.get("flops.backward.recompute")
     computable = flops is not None and recomputed is not None and recomputed.value is not None and rate in board.peaks
-    if not computable or derivation.options.get("mode", TRAIN) != TRAIN or flops is None or recomputed is None or recomputed.value is None:
+    if not computable or not trains(derivation.options) or flops is None or recomputed is None or recomputed.value is None:
         return None
     return (flops - recomputed.value) / (MFU * board.peaks[rate].dense), rate
 

@@ -11,7 +11,7 @@ from calc.derive.result import Candidate, Derivation
 from calc.graph.step import bare_name
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.peak_levers import BATCH, PeakLever, StepChange, matmul, zero_stages
-from calc.options import TRAIN
+from calc.options import by_cuda, trains
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Sum
 from calc.symbolic.tree import value
@@ -120,7 +120,7 @@ def _fit(peak: int, board: Accelerator) -> str:
 
 def _by(derivation: Derivation, board: Accelerator) -> str:
     """Whose kernels the peak is by, if not those of the device."""
-    if board.vendor != "NVIDIA" or derivation.options.get("kernels") == "cuda":
+    if board.vendor != "NVIDIA" or by_cuda(derivation.options):
         return ""
     return "This is the peak with CPU kernels; --kernels cuda derives the peak with GPU kernels."
 
@@ -205,7 +205,7 @@ def _as_beginning(words: str) -> str:
 def caution(change: StepChange, derivation: Derivation) -> str:
     """What a change does to the training itself, as a sentence; empty where it only moves memory. bf16 has 8 significant bits: half the
     distance to the next number is at least 2⁻⁹ of a weight."""
-    if change.options.get("precision") != "bf16" or derivation.options.get("mode", TRAIN) != TRAIN:
+    if change.options.get("precision") != "bf16" or not trains(derivation.options):
         return ""
     return "It also changes the training: in bf16 an update below 2⁻⁹ of its weight is rounded away."
 

@@ -10,6 +10,7 @@ from calc.derive.live_bytes import Timeline
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.memory.device_memory import of_live_bytes, off
+from calc.options import by_cuda
 from calc.performance.mfu import work_of
 from calc.performance.records import VARIABLE, Evidence, MeasurementRecord, RecordedRun
 from reports.page.parts import sizes_text
@@ -73,7 +74,7 @@ def _row(record: MeasurementRecord, run: RecordedRun, flops: int | None, peak: i
 
 def _peak_on(record: MeasurementRecord, derivation: Derivation, live: Timeline | None) -> int | None:
     """Bytes allocated at the derived peak on the record's device: live bytes, the allocator's rounding, workspaces. ``None`` if unknown."""
-    if derivation.options.get("kernels") != "cuda" or record.capability is None or live is None:
+    if not by_cuda(derivation.options) or record.capability is None or live is None:
         return None
     prediction = of_live_bytes(live, record.capability)
     return None if prediction is None else prediction.allocated

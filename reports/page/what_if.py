@@ -17,7 +17,7 @@ from calc.derive.quantities import applies
 from calc.errors import BadInputError
 from calc.graph.guards import Guard, TracedDim, follows
 from calc.hardware.accelerators import Accelerator
-from calc.options import TRAIN, Options
+from calc.options import Options, trains
 from calc.pipeline.precomputed import Stored, StoredQuantity
 from calc.symbolic.expression import (
     SYMPY_RELATIONS,
@@ -228,7 +228,7 @@ def flags(options: Mapping[str, str]) -> str:
 
 def rate(options: Mapping[str, str]) -> str:
     """The rate of a device that bounds the matmuls of a training step; empty where there is none."""
-    return RATES.get(options.get("precision", "fp32"), "") if options.get("mode", TRAIN) == TRAIN else ""
+    return RATES.get(options.get("precision", "fp32"), "") if trains(options) else ""
 
 
 def _device(device: Accelerator) -> dict[str, Any]:

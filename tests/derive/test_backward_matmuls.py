@@ -45,6 +45,31 @@ def test_every_matmul_of_gpt2_has_a_name(checkpointing: str) -> None:
     assert labels.count("mm: dW = dyᵀ x") == labels.count("mm: dx = dy W") == 5
 
 
+class CalledX(nn.Module):
+    """A weight with the name that data have."""
+
+    def __init__(self, d: Any) -> None:
+        super().__init__()
+        self.x = nn.Parameter(torch.randn(d, 11))
+
+    def forward(self, data: Tensor) -> Tensor:
+        return data @ self.x
+
+
+def test_the_gradient_of_a_weight_is_one_whatever_its_name() -> None:
+    """The only matmul of the backward; the input needs no gradient."""
+    spec = calc.Spec(
+        name="called-x",
+        dims={"B": 5, "d": 7},
+        build=lambda n: CalledX(n.d),
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda model, x: model(x).sum(),
+    )
+    parts = calc.derive(spec, optimizer="sgd", cache=False)["flops.backward.matmul"].parts
+
+    assert ["dw"] == [addend.label.gradient for part in parts for addend in part.addends]
+
+
 class Square(nn.Module):
     """Square weights, whose sizes do not tell how they are used: as they are, transposed, from the left, and by a view used twice."""
 

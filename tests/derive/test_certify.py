@@ -9,7 +9,7 @@ import pytest
 
 import calc
 from calc.derive.accumulate import Accumulator
-from calc.derive.certify import certify
+from calc.derive.certify import CertifiedForms, certify
 from calc.derive.closed_forms import derive
 from calc.derive.loops import LoopIndices
 from calc.errors import CertificateError, NapkinError, UnknownOperatorError
@@ -166,7 +166,8 @@ def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
     at = graph.certificates[0]
     text = f"floor(1/(B - {at.sizes['B']}))"
     algebra = Algebra(sorted(at.sizes), [text])
+    forms = CertifiedForms({"parameters": algebra.parse(text)}, {}, algebra, LoopIndices(graph.traces), {})
 
     with pytest.raises(CertificateError, match=r"^the closed form of parameters divides by a size that is 0 there$") as caught:
-        certify(at, Accumulator(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, LoopIndices(graph.traces), {})
+        certify(forms, at, Accumulator(int, REGISTRY))
     assert "parameters" in caught.value.failures

@@ -19,7 +19,7 @@ from calc.errors import CertificateError, NegativeCountError
 from calc.pipeline.pipeline import Run, derived
 from calc.pipeline.precomputed import Stored
 from calc.pipeline.precomputed.index import FOLDER
-from calc.pipeline.sweep import sweep
+from calc.pipeline.sweep import SweptSizes, sweep
 from calc.pipeline.verdict import EXACT, FAILED
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, term
 from tests.rules.mutate import with_rule
@@ -131,7 +131,7 @@ def test_a_sweep_names_the_first_point_at_which_a_count_is_below_0() -> None:
     said = f"^flops.forward.matmul is -420 at B = 2, D = 7, K = 15: {re.escape(OURS)}$"
 
     with pytest.raises(NegativeCountError, match=said):
-        sweep(_minus("flops.forward.matmul"), {"B": [2, 3], "D": [7], "K": [15]}, ("flops.forward.matmul",))
+        sweep(_minus("flops.forward.matmul"), SweptSizes({"B": [2, 3], "D": [7], "K": [15]}), ("flops.forward.matmul",))
 
 
 def test_differences_of_counts_may_be_below_0() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import calc
 from calc.hardware import calibration as calibrations
-from calc.hardware.times import How, Repeat
+from calc.hardware.times import How, Repeat, TransferPlan
 from calc.memory.device_memory import on_device
 from calc.performance import matmul, transfers
 from calc.performance.measuring import Expected, MeasuringOptions, absent, document, measured
@@ -215,7 +215,7 @@ def _expected(step: Derived | None, calibration: Any) -> Expected:
 def _transfers(session: Session, task: Task) -> None:
     plan = session.plan
     batch, length = (32, 1024) if not session.rehearsal else (2, 16)
-    measurement = transfers.measured(plan.copied, batch, length, session.device, plan.copies)
+    measurement = transfers.measured(TransferPlan(plan.copied, batch, length), session.device, plan.copies)
     session.keep(task, "transfers", transfers.document(measurement))
 
 

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from calc.errors import BadInputError
 from calc.measure.cache import cache_elements
@@ -103,6 +105,17 @@ def test_experts_in_grouped_matmuls_are_run_without_memory_too(tmp_path: Path) -
     actual = cache_elements(spec, spec.sizes({"B": 3, "T": 7}), without_memory=True)
 
     assert (3 * 4 * 7 * (24 + 8), "") == (actual.elements, actual.because)
+
+
+def test_a_run_that_fails_in_either_dtype_has_the_reason_of_its_own() -> None:
+    """bf16 is only tried because some operators take nothing else without memory."""
+
+    def fails(module: Any, x: Any) -> Any:
+        raise RuntimeError(f"no kernel for {module.weight.dtype}")
+
+    spec = Spec("failing", {"B": 3}, lambda n: nn.Linear(5, 7), lambda n: (torch.randn(n.B, 5),), fails)
+
+    assert cache_elements(spec, spec.sizes(), without_memory=True).because.endswith("no kernel for torch.float32")
 
 
 def test_a_wrong_closed_form_fails_the_check(tmp_path: Path) -> None:

@@ -21,14 +21,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError, MeasurementError
-from calc.hardware.times import Repeat, Timings
+from calc.hardware.times import Repeat, Timings, TransferPlan
 from calc.measure import copies, loading
 from calc.measure.copies import Beside
 from calc.measure.loading import Loaded
-from calc.performance.transfers import ahead, batch_bytes, beside, copy_time, document, loop_time, measured, require_sizes
+from calc.performance.transfers import ahead, batch_bytes, beside, copy_time, document, loop_time, measured
 from reports import cli
 
 ONCE = Repeat(warm_up=1, count=2, seconds=0)
+PLAN = TransferPlan(2**17, 3, 17)
 SMALL = ("--bytes", "128KiB", "--batch", "3", "--length", "17", "--repeat", "2", "--seconds", "0", "--workers", "0")
 
 
@@ -71,7 +72,7 @@ def test_a_batch_is_stretches_of_the_file_and_the_same_one_token_on() -> None:
 
 def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
     """A whole file of tokens, batches out of it, and a copy in memory; the reason for the rest is kept."""
-    measurement = measured(2**17, 3, 17, "cpu", ONCE, "there is no device")
+    measurement = measured(PLAN, "cpu", ONCE, "there is no device")
     names = [copied.name for copied in measurement.copies]
     made = document(measurement)
 
@@ -104,7 +105,7 @@ def test_with_workers_the_longer_of_batch_and_step_remains() -> None:
 
 def test_workers_load_ahead_as_many_batches_as_derived() -> None:
     """2 · 3 beyond the one in use, by a count in the workers themselves; pinned memory needs a device, and the reason says so."""
-    here, apart, pinned = loading.loaders(2**17, 3, 17, 2, 3, False, ONCE)
+    here, apart, pinned = loading.loaders(TransferPlan(2**17, 3, 17, 2, 3), False, ONCE)
 
     assert isinstance(here, Loaded)
     assert isinstance(apart, Loaded)
@@ -120,7 +121,7 @@ def test_a_batch_of_a_loader_depends_on_its_number_alone(tmp_path: Path) -> None
     """Loaded by a worker or here, once or again."""
     path = tmp_path / "tokens.bin"
     numpy.arange(101, dtype=numpy.uint16).tofile(path)
-    first, other = (loading._Batches(path, 5, 7, 0) for _ in range(2))
+    first, other = (loading._Batches(path, TransferPlan(2**17, 5, 7)) for _ in range(2))
 
     assert all(torch.equal(a, b) for a, b in zip(first[3], other[3], strict=True))
     assert not torch.equal(first[3][0], first[4][0])
@@ -137,7 +138,7 @@ def test_tokens_and_batches_follow_from_the_seed(tmp_path: Path) -> None:
 
     file = tmp_path / "tokens.bin"
     file.write_bytes(drawn[0])
-    first, same, another = (loading._Batches(file, 3, 17, 0, seed)[2] for seed in (5, 5, 6))
+    first, same, another = (loading._Batches(file, TransferPlan(2**17, 3, 17, seed=seed))[2] for seed in (5, 5, 6))
     assert torch.equal(first[0], same[0])
     assert not torch.equal(first[0], another[0])
 
@@ -155,7 +156,7 @@ def test_workers_that_never_rest_or_die_are_an_error_of_one_line(monkeypatch: py
         pytest.raises(
             MeasurementError, match=r"^a data loader with 0 workers stopped: DataLoader worker \(pid 7\) is killed by signal: Bus error\.$"
         ),
-        loading._iterating(tmp_path / "none", 1, 1, 0, 0, False),
+        loading._iterating(tmp_path / "none", TransferPlan(2**17, 1, 1), False),
     ):
         killed()
 
@@ -200,7 +201,7 @@ def test_a_file_whose_pages_stay_in_memory_is_not_called_uncached(dropped: int, 
     """Where the system keeps them from the start, or begins to, the reason stands in that place and all else is measured."""
     answers = iter([0] * dropped)
     monkeypatch.setattr(copies, "_in_memory", lambda _: next(answers, 7))
-    first, *others = copies.mapped(2**17, 3, 17, ONCE)
+    first, *others = copies.mapped(PLAN, ONCE)
 
     assert isinstance(first, copies.Unmeasured)
     assert "file of tokens, whole, not cached" == first.name
@@ -214,7 +215,7 @@ def test_a_system_that_cannot_drop_or_tell_says_so(lacking: str, monkeypatch: py
         monkeypatch.delattr(os, "posix_fadvise", raising=False)
     else:
         monkeypatch.setattr(copies.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(mincore=lambda *_: -1))
-    first = next(copies.mapped(2**17, 3, 17, ONCE))
+    first = next(copies.mapped(PLAN, ONCE))
 
     assert isinstance(first, copies.Unmeasured)
     assert first.because.startswith("not measured: this system ")
@@ -254,7 +255,7 @@ def test_a_measured_overlap_stands_beside_its_expression() -> None:
     """2 ms and 3 ms: 5 and 3 expected, whatever came out."""
     ms = 10**6
     both = Beside(Timings((2 * ms,)), Timings((3 * ms,)), Timings((6 * ms,)), Timings((4 * ms,)))
-    base = measured(2**17, 3, 17, "cpu", ONCE)
+    base = measured(PLAN, "cpu", ONCE)
     made = document(replace(base, beside=both))["beside_compute"]
 
     assert {"one_after_the_other": 0.005, "at_the_same_time": 0.003} == made["predicted_seconds"]
@@ -293,7 +294,7 @@ def test_bad_words_are_refused_in_a_line(words: list[str], said: str) -> None:
 
 def test_a_batch_larger_than_the_file_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"is not in a file of 32,768: give a smaller batch or more bytes$"):
-        require_sizes(2**16, 2**16, 2)
+        TransferPlan(2**16, 2**16, 2)
 
 
 def test_without_the_device_nothing_is_measured() -> None:
@@ -307,7 +308,7 @@ def test_without_the_device_nothing_is_measured() -> None:
 @pytest.mark.gpu
 def test_a_gpu_copies_pinned_memory_and_returns_before_it_is_done() -> None:
     """64 MiB take a millisecond and more; the call alone, some microseconds."""
-    actual = {copied.name: copied for copied in measured(2**26, 3, 17, "cuda", ONCE).copies}
+    actual = {copied.name: copied for copied in measured(TransferPlan(2**26, 3, 17), "cuda", ONCE).copies}
     free = actual["host to device, pinned, not blocking"]
 
     assert free.returned is not None

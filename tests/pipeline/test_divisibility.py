@@ -21,7 +21,7 @@ from calc.pipeline.cache import Cache
 from calc.pipeline.divisibility import candidates
 from calc.pipeline.precomputed import form_of
 from calc.pipeline.precomputed.writing import of_derivation
-from calc.pipeline.sweep import sweep
+from calc.pipeline.sweep import SweptSizes, sweep
 from tests.checks import failures
 
 
@@ -436,7 +436,7 @@ spec = Spec("squares", {"B": 2, "S": Dim(12, multiple_of="P"), "P": 4}, lambda n
 def test_a_sweep_over_sizes_that_do_not_divide_has_gaps(tmp_path: Path) -> None:
     """Squares of 4 in 8 and 12, and none in 9: (S/P)² parameters, 4 and 9."""
     (tmp_path / "squares.py").write_text(SQUARES)
-    table = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", cache=False), {"S": [8, 9, 12]}, ["parameters"])
+    table = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", cache=False), SweptSizes({"S": [8, 9, 12]}), ["parameters"])
 
     assert [(4,), (None,), (9,)] == [values for _, values in table.rows()]
 

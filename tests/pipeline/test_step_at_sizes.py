@@ -61,12 +61,11 @@ def test_the_numbers_are_those_of_the_derivation(model: str, change: dict[str, s
 
     assert isinstance(trace, StepTrace)
     assert general.count_trace is not None
-    assert general.peak_place is not None
     assert largest is not None
     values = {name: derived[name].value for name in derived if derived[name].value is not None}
     counts = general.count_trace(trace)
-    assert values == {name: counts[name] for name in values}
-    assert largest.at == general.peak_place(trace)
+    assert values == {name: counts.quantities[name] for name in values}
+    assert largest.at == counts.peak_at
 
 
 class Chain(nn.Module):

@@ -17,7 +17,7 @@ from calc.dimensions import Dim, resolve
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
 from calc.pipeline.precomputed import Stored
 from calc.pipeline.precomputed.index import FOLDER
-from calc.pipeline.sweep import sweep, sweep_expression
+from calc.pipeline.sweep import FurtherTraces, SweptSizes, sweep, sweep_expression
 from calc.pipeline.sweep_grid import Trouble, _default
 from calc.symbolic import arrays
 from calc.symbolic.exact import evaluate_text, holds
@@ -107,7 +107,7 @@ def test_a_grid_is_all_of_its_points(name: str) -> None:
 
 def _assert_all_points(form: Stored, axes: Mapping[str, Sequence[int]], known: Sequence[str]) -> int:
     """And how many of them have values."""
-    table = sweep(form, axes, known)
+    table = sweep(form, SweptSizes(axes), known)
     for sizes, values in table.rows():
         at = dict(zip(axes, sizes, strict=True))
         try:
@@ -151,8 +151,8 @@ def test_a_case_that_cannot_be_traced_is_a_gap_with_its_reason() -> None:
             raise NapkinError("no such step")
         return Stored(usual)
 
-    table = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace)
-    one = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace, cases=1)
+    table = sweep(Stored(data), SweptSizes({"B": [1, 2, 3], "D": [5], "K": [7]}), ["parameters"], FurtherTraces(trace))
+    one = sweep(Stored(data), SweptSizes({"B": [1, 2, 3], "D": [5], "K": [7]}), ["parameters"], FurtherTraces(trace, 1))
 
     assert [(1, {"B": 1, "D": 5, "K": 7}, "no such step", True)] == [(g.points, g.first, g.because, g.possible) for g in table.gaps]
     assert [None, 42, 42] == [values[0] for _, values in table.rows()]  # 5·7 + 7
@@ -162,14 +162,14 @@ def test_a_case_that_cannot_be_traced_is_a_gap_with_its_reason() -> None:
 
 def test_listed_points_are_those_of_the_list() -> None:
     """Sizes go together line by line: linear has D·K + K parameters, 2·3 + 3 = 9 and 5·7 + 7 = 42."""
-    table = sweep(_form("linear"), {"D": [2, 5], "K": [3, 7]}, ["parameters"], listed=True)
+    table = sweep(_form("linear"), SweptSizes({"D": [2, 5], "K": [3, 7]}, listed=True), ["parameters"])
 
     assert [((2, 3), (9,)), ((5, 7), (42,))] == list(table.rows())
 
 
 def test_a_point_that_cannot_be_is_a_gap_with_its_reason() -> None:
     """h = 5 does not divide d = 768, and T = 2,048 is more than C: of 4 points 2 + 1 have no value."""
-    table = sweep(_form("gpt2"), {"h": [5, 12], "T": [1024, 2048]}, ["parameters"])
+    table = sweep(_form("gpt2"), SweptSizes({"h": [5, 12], "T": [1024, 2048]}), ["parameters"])
 
     assert [("k = d/h is not an integer", 2, {"h": 5, "T": 1024}), ("T is more than C", 1, {"h": 12, "T": 2048})] == [
         (gap.because, gap.points, gap.first) for gap in table.gaps
@@ -178,7 +178,7 @@ def test_a_point_that_cannot_be_is_a_gap_with_its_reason() -> None:
 
 def test_beyond_64_bits_numbers_stay_exact() -> None:
     """linear with D = K = 2³¹ and B = 2⁸: 2·2⁸·2³¹·2³¹ = 2⁷¹; its neighbor of B = 1 fits."""
-    table = sweep(_form("linear"), {"B": [2, 2**8], "D": [2**31], "K": [2**31]}, ["flops.forward.matmul"])
+    table = sweep(_form("linear"), SweptSizes({"B": [2, 2**8], "D": [2**31], "K": [2**31]}), ["flops.forward.matmul"])
 
     assert [2**64, 2**71] == [values[0] for _, values in table.rows()]
 
@@ -187,9 +187,9 @@ def test_a_planted_wrap_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the foresight taken away the same sweep gives another number: the test above can fail."""
     monkeypatch.setattr(arrays, "widest", lambda largest: np.int64)
     with pytest.raises(NegativeCountError, match=r"^flops\.forward\.matmul is -9,223,372,036,854,775,808 at B = 1, "):
-        sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**31, 1]}, ["flops.forward.matmul"])
+        sweep(_form("linear"), SweptSizes({"B": [2**8, 1], "D": [2**31, 1], "K": [2**31, 1]}), ["flops.forward.matmul"])
 
-    table = sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**30, 1]}, ["flops.forward.matmul"])
+    table = sweep(_form("linear"), SweptSizes({"B": [2**8, 1], "D": [2**31, 1], "K": [2**30, 1]}), ["flops.forward.matmul"])
     assert 2**70 != next(table.rows())[1][0]
 
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_swept_is_refused(case: str) -> None:
     sizes, quantities, error, message = REFUSED[case]
 
     with pytest.raises(error) as caught:
-        sweep(_form("linear"), sizes, quantities)
+        sweep(_form("linear"), SweptSizes(sizes), quantities)
     assert message == str(caught.value)
 
 
@@ -244,7 +244,7 @@ SIZES = st.lists(st.integers(1, 10**9), min_size=1, max_size=3)
 @given(SIZES, SIZES, st.sampled_from(EXPRESSIONS))
 def test_an_expression_over_a_grid_is_that_at_points(depths: list[int], widths: list[int], text: str) -> None:
     """At every point, by fractions."""
-    swept = sweep_expression(text, {"L": depths, "d": widths})
+    swept = sweep_expression(text, SweptSizes({"L": depths, "d": widths}))
 
     assert [int(evaluate_text(text, {"L": a, "d": b})) for a in depths for b in widths] == [values[0] for _, values in swept.rows()]
 
@@ -268,5 +268,5 @@ def test_an_expression_that_cannot_be_is_refused(case: str) -> None:
     text, message = UNREADABLE[case]
 
     with pytest.raises(NapkinError) as caught:
-        sweep_expression(text, {"L": [12]})
+        sweep_expression(text, SweptSizes({"L": [12]}))
     assert message in (None, str(caught.value))

@@ -73,7 +73,7 @@ def _changes(costs: list[Cost]) -> dict[str, Change]:
 def _term_changes(kind: str, term: Term) -> Iterator[tuple[str, Change]]:
     name = term.name
     yield f"{kind} {name!r} dropped", _on_terms(kind, name, lambda t: [])
-    yield f"{kind} {name!r} doubled", _on_terms(kind, name, lambda t: [Term(t.name, (2, *t.factors))])
+    yield f"{kind} {name!r} doubled", _on_terms(kind, name, lambda t: [dataclasses.replace(t, factors=(2, *t.factors))])
     for i, factor in enumerate(term.factors):
         yield f"{kind} {name!r} with factor {i} one too large", _on_terms(kind, name, lambda t, i=i: [_with_larger_factor(t, i)])
         j = (i + 1) % len(term.factors)
@@ -89,11 +89,11 @@ def _with_other_factor(term: Term, i: int, j: int) -> Term:
         return term
     factors = list(term.factors)
     factors[i] = factors[j]
-    return Term(term.name, tuple(factors))
+    return dataclasses.replace(term, factors=tuple(factors))
 
 
 def _with_larger_factor(term: Term, i: int) -> Term:
-    return Term(term.name, tuple(f + 1 if i == j else f for j, f in enumerate(term.factors)))
+    return dataclasses.replace(term, factors=tuple(f + 1 if i == j else f for j, f in enumerate(term.factors)))
 
 
 def _on_terms(kind: str, name: str, change: Callable[[Term], list[Term]]) -> Change:

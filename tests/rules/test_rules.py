@@ -96,7 +96,7 @@ def test_sizes_in_a_rule_are_no_letters_of_models() -> None:
 
 def test_rules_say_what_they_count_and_free_operators_why() -> None:
     """A report prints a rule's shapes, definition and source; zero is a statement with a reason."""
-    texts = [*((op, text) for op, r in REGISTRY.rules.items() for text in (r.shapes, r.statement, r.source))]
+    texts = [*((op, text) for op, r in REGISTRY.rules.items() for text in (r.shapes, r.statement, r.origin))]
     texts += [(op, free.because) for op, free in REGISTRY.frees.items()]
 
     assert len(texts) == 3 * len(REGISTRY.rules) + len(REGISTRY.frees) > 1000

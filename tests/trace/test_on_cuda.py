@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import calc
 from calc.errors import MeasurementError, SpecError
 from calc.options import Options
-from calc.trace import trace_at, tracer
+from calc.trace import trace_at
 from calc.trace.kernels import on_cuda
 from calc.trace.kernels.on_cuda import POLICIES, autocast_operators
 
@@ -193,7 +193,7 @@ def test_a_step_whose_attention_has_no_fused_kernel_on_cuda_says_so(model: str, 
     spec, chosen = calc.load(model), Options(**options)
     trace = trace_at(spec, {}, spec.sizes({"B": 2, "T": 16, "L": 1}), {}, chosen)
 
-    notes = tracer._notes_on_attention(trace, chosen)
+    notes = on_cuda.notes_on_attention(trace, chosen)
 
     assert noted == any("On a CUDA device torch has no fused kernel for attention" in note for note in notes)
 

@@ -90,18 +90,18 @@ class Answer:
     unit: str
     meaning: str
     expr: str | None
-    exact: bool
     unrounded: Fraction
     inputs: tuple[Input, ...]
     calculation: WorkedCalculation
-    bound: Bound | None
-    rule_of_thumb: RuleOfThumbAnswer | None
-    also: tuple[FurtherResult, ...]
-    beside: tuple[WorkedStep, ...]
-    rows: tuple[FurtherResult, ...]
     flags: tuple[str, ...]
     notes: tuple[str, ...]
-    source: str
+    exact: bool = True
+    bound: Bound | None = None
+    rule_of_thumb: RuleOfThumbAnswer | None = None
+    also: tuple[FurtherResult, ...] = ()
+    beside: tuple[WorkedStep, ...] = ()
+    rows: tuple[FurtherResult, ...] = ()
+    source: str = ""
 
     def __repr__(self) -> str:
         """The answer, then its steps, a line each; a long formula is clipped, so that its value is on the line."""

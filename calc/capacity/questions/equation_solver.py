@@ -102,10 +102,9 @@ class EquationSolver(Problem):
         flag_experts(self, value)
         flag_beyond(self, value)
         further = (name for name in self.question.also if name in everything.values and name not in {x.symbol, *self.given.variables})
-        return self._answer(
-            value,
-            WorkedCalculation(self.question.name, self._puts(), lines),
-            expr=expr,
+        notes = (*self.question.notes, *(() if self.given.model else self.question.notes_without_model))
+        return replace(
+            self._answer(value, WorkedCalculation(self.question.name, self._puts(), lines), expr, notes),
             exact=exact,
             unrounded=real,
             bound=bound,
@@ -113,23 +112,14 @@ class EquationSolver(Problem):
             also=tuple(self._row(name, everything) for name in further),
             beside=tuple(beside),
             rows=self._rows(everything.values),
-            notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
             source=self.question.source,
         )
 
-    def _answer(
-        self, value: Fraction, calculation: WorkedCalculation, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
-        bound: Bound | None = None, rule_of_thumb: RuleOfThumbAnswer | None = None, also: tuple[FurtherResult, ...] = (),
-        beside: tuple[WorkedStep, ...] = (), rows: tuple[FurtherResult, ...] = (), notes: Sequence[str] = (), source: str = "",
-    ) -> Answer:  # fmt: skip
+    def _answer(self, value: Fraction, calculation: WorkedCalculation, expr: str | None, notes: Sequence[str]) -> Answer:
         """The answer with its inputs, flags and notes; ``notes`` are additional ones."""
-        x = self.wanted
-        notes = (*self.notes, *notes)
-        return Answer(
-            self.question.name, self.question.summary, x.key, x.symbol, value, x.unit, x.meaning, expr, exact,
-            value if unrounded is None else unrounded, self._all_inputs(), replace(calculation, notes=notes), bound, rule_of_thumb,
-            also, beside, rows, tuple(self.flags), notes, source,
-        )  # fmt: skip
+        x, question, every = self.wanted, self.question, (*self.notes, *notes)
+        of_question = (question.name, question.summary, x.key, x.symbol, value, x.unit, x.meaning)
+        return Answer(*of_question, expr, value, self._all_inputs(), replace(calculation, notes=every), tuple(self.flags), every)
 
     def _everything(self, value: Fraction, *, rounded: bool, exact: bool) -> System:
         """The system with the answer, solved for every variable that follows from it.

@@ -163,15 +163,14 @@ class LayoutSolver(EquationSolver):
         if "l" in self.values:
             also.append(FurtherResult("time of that traffic", sent / self.values["l"], "s", "bytes over the device's links"))
         say(self, value)
-        return self._answer(
-            value,
-            WorkedCalculation(self.question.name, stage.calculation.inputs, stage.calculation.steps),
-            expr=_closed(stage.calculation.steps) if x.symbol == "M" else None,
+        calculation = WorkedCalculation(self.question.name, stage.calculation.inputs, stage.calculation.steps)
+        expr = _closed(stage.calculation.steps) if x.symbol == "M" else None
+        return replace(
+            self._answer(value, calculation, expr, (*_OWN, self.question.notes[-1])),
             bound=bound,
             rule_of_thumb=self._by_rule(worked, ranks),
             also=tuple(also),
             rows=tuple(_rows(worked)),
-            notes=(*_OWN, self.question.notes[-1]),
             source=self.question.source,
         )
 

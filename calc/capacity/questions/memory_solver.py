@@ -6,7 +6,7 @@ The peak grows with each of these sizes; the answer is the last one that fits, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
@@ -142,14 +142,14 @@ class MemorySolver(EquationSolver):
         say(self, value)
         check(self, {**self.values, "Q": Fraction(fill.peak)})
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
-        return self._answer(
-            value,
-            WorkedCalculation(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as given")), tuple(lines)),
-            expr=None if fill.size else f"({fill.form})/n",
+        puts.append(Put("n", devices, "devices", "devices", "as given"))
+        notes = ("the peak of one process that has all the memory: tensors that sharding gathers temporarily are not included",)
+        calculation = WorkedCalculation(self.question.name, tuple(puts), tuple(lines))
+        return replace(
+            self._answer(value, calculation, None if fill.size else f"({fill.form})/n", notes),
             bound=bound,
             rule_of_thumb=None if fill.capped else self._by_rule(sizes),  # its message is about memory only
             also=(FurtherResult("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
-            notes=("the peak of one process that has all the memory: tensors that sharding gathers temporarily are not included",),
         )
 
     def _line(self, line: PeakLine, fill: Fit) -> WorkedStep:

@@ -14,5 +14,6 @@ from calc.capacity.sharding.model import ShardedModel as ShardedModel
 from calc.capacity.sharding.model import decoder as decoder
 from calc.capacity.sharding.state import State as State
 from calc.capacity.sharding.state import state_of as state_of
+from calc.capacity.sharding.timing import GivenRates as GivenRates
 from calc.capacity.sharding.timing import Machine as Machine
 from calc.capacity.sharding.timing import machine_of as machine_of

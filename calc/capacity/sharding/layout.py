@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 
 from calc.capacity.sharding.model import ShardedModel
 from calc.errors import BadInputError
-from calc.platform.arguments import shown
+from calc.platform.arguments import shown, written
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import holds
 
@@ -141,8 +141,7 @@ def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> No
 
 def _stated(name: str, value: object) -> str:
     """``tensor = 0``; ``tensor (of type list)`` where the value cannot be shown."""
-    text = shown(value)
-    return f"{name} ({text})" if text.startswith("of ") else f"{name} = {text}"
+    return f"{name} = {text}" if (text := written(value)) else f"{name} ({shown(value)})"
 
 
 def _clipped(value: object) -> str:

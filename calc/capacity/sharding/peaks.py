@@ -20,7 +20,7 @@ from calc.symbolic.writer import substituted
 
 _STATE = frozenset({"parameter", "master weight", "optimizer state", "gradient", "buffer"})  # which have steps of their own, or a note
 _SIDES = frozenset("hgfV")
-Parts = dict[str, int]
+Parts = dict[tuple[str, ...], int]  # coefficients by product of variables
 
 
 def temporaries_of(derivation: Derivation, symbols: Iterable[str]) -> tuple[TransientBytes, ...]:
@@ -97,7 +97,7 @@ def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Pa
     sizes = derivation.sizes
     chosen = at_hand(text, sizes)
     algebra = Algebra(sorted(free_names(chosen)), [chosen])
-    coefficients: dict[str, Fraction] = {}
+    coefficients: dict[tuple[str, ...], Fraction] = {}
     for coefficient, powers in algebra.terms(algebra.parse(chosen)):
         number, symbols = coefficient, []
         for name, power in powers.items():
@@ -105,7 +105,7 @@ def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Pa
                 symbols += [name] * power
             else:
                 number *= evaluate_text(name, sizes) ** power
-        key = "*".join(sorted(symbols, key=lambda symbol: (symbol == "V", symbol)))  # the side that is rounded up comes last
+        key = tuple(sorted(symbols, key=lambda symbol: (symbol == "V", symbol)))  # the side that is rounded up comes last
         coefficients[key] = coefficients.get(key, Fraction(0)) + number
     return {key: ceil(number) for key, number in coefficients.items() if number > 0}
 
@@ -129,8 +129,6 @@ def _dominated(label: PeakPlace, where: str, parts: Parts, parts_at: Mapping[tup
 
 def _temporary(operator: PeakPlace, where: str, parts: Parts, full: bool) -> TransientBytes:
     """The temporaries as data. They are certain if all saved tensors are allocated then and ranks divide every part that has variables."""
-    products = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
-    certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
-    return TransientBytes(
-        str(operator), tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in products), where, full and certain
-    )
+    products = [("*".join((str(number), *symbols)), SAME if _SIDES.isdisjoint(symbols) else DIVIDED) for symbols, number in parts.items()]
+    certain = where == LAST and not any(symbols and _SIDES.isdisjoint(symbols) for symbols in parts)
+    return TransientBytes(str(operator), tuple(products), where, full and certain)

@@ -28,7 +28,7 @@ from calc.capacity.sharding.model import FIRST, ShardedModel, ShardedTensor, dec
 from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of
 from calc.capacity.sharding.table import Limits, SearchProblem
-from calc.capacity.sharding.timing import Machine, machine_of
+from calc.capacity.sharding.timing import GivenRates, Machine, machine_of
 from calc.errors import BadInputError, needs
 from calc.platform.progress import Progress
 
@@ -216,17 +216,16 @@ def _machine(inputs: Words, devices: int) -> Machine | None:
         return typed.value
 
     memory = number("memory", "bytes")
-    return machine_of(
-        accelerator(inputs["gpu"], inputs.get("hardware")),
-        dtype=inputs.get("dtype", "bf16"),
+    device = accelerator(inputs["gpu"], inputs.get("hardware"))
+    given = GivenRates(
         efficiency=number("efficiency", "share"),
         node=_count(inputs, "node") if "node" in inputs else None,
         memory=None if memory is None else int(memory),
         link=number("link", "bytes/s"),
         network=number("network", "bytes/s"),
         price=number("price", "USD/h"),
-        devices=devices,
     )
+    return machine_of(device, inputs.get("dtype", "bf16"), given, devices)
 
 
 def _layout_words(inputs: Words) -> dict[str, int | str]:

@@ -13,6 +13,7 @@ from calc.capacity.sharding.model import FIRST, LAST, LAYER, STEPS, ShardedModel
 from calc.capacity.sharding.parts import FILLED, ONLY, WHOLE_RANK, LayoutChoice, elements, of_rank, outside, parameters, product, total
 from calc.capacity.sharding.state import State
 from calc.symbolic.exact import evaluate_text
+from calc.symbolic.parser import free_names
 from calc.symbolic.worked import WorkedStep
 
 AT_LOSS = "Xa"  # beside all saved tensors
@@ -51,7 +52,7 @@ def _bytes(candidate: TransientBytes, choice: LayoutChoice, stage: str) -> str:
     head.
     """
     headless = candidate.where == LAYER and stage not in (ONLY, LAST)
-    return total(of_rank(expr, under, choice) for expr, under in candidate.parts if not (headless and "V" in expr.split("*")))
+    return total(of_rank(expr, under, choice) for expr, under in candidate.parts if not (headless and "V" in free_names(expr)))
 
 
 def _largest(of: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ NOTES = (
 _SECONDS = 3600
 _NODE = 8
 _AS_REQUESTED = "as given"
+_ALONE = "not needed: all devices are in one node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +70,31 @@ class Machine:
         )
 
 
-def machine_of(
-    device: Accelerator, *, dtype: str = "bf16", efficiency: Fraction | None = None, node: int | None = None, memory: int | None = None,
-    link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
-) -> Machine:  # fmt: skip
-    """The published rates of an accelerator, each with its source; arguments override them. If one node holds all ``devices``, no network
-    is needed. Raises ``BadInputError`` for an efficiency outside (0, 1], and where a bandwidth is neither published nor given."""
-    share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
+@dataclass(frozen=True, slots=True)
+class GivenRates:
+    """Values of a ``Machine`` in place of the published ones, with the same units; None where these stay."""
+
+    efficiency: Fraction | None = None
+    node: int | None = None
+    memory: int | None = None
+    link: Fraction | None = None
+    network: Fraction | None = None
+    price: Fraction | None = None
+
+
+_AS_PUBLISHED = GivenRates()
+
+
+def machine_of(device: Accelerator, dtype: str = "bf16", given: GivenRates = _AS_PUBLISHED, devices: int | None = None) -> Machine:
+    """The published rates of an accelerator, each with its source, or those ``given``. If one node holds all ``devices``, no network is
+    needed. Raises ``BadInputError`` for an efficiency outside (0, 1], and where a bandwidth is neither published nor given."""
+    link, price = given.link, given.price
+    share, in_node = Fraction(1) if given.efficiency is None else given.efficiency, _NODE if given.node is None else given.node
     if not 0 < share <= 1:
         raise BadInputError(f"efficiency = {share} is not a share of the peak: give a number above 0, at most 1")
     if device.link is None and link is None:
         raise BadInputError(f"{device.name} has no published link between devices: give link=…, e.g. link=32GB/s")
-    inter: Fraction | int | None = network if network is not None else device.inter_node
+    inter: Fraction | int | None = given.network if given.network is not None else device.inter_node
     alone = inter is None and devices is not None and devices <= in_node
     if alone:
         inter = link if link is not None else device.link
@@ -90,12 +104,12 @@ def machine_of(
     if price is None and device.price is not None:
         priced, quoted = middle(device.price)
     return Machine(
-        device.name, memory or device.memory, device.peak(dtype), dtype, worked_input("eta", share, "", "efficiency").value,
+        device.name, given.memory or device.memory, device.peak(dtype), dtype, worked_input("eta", share, "", "efficiency").value,
         Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, quoted if priced else "",
-        efficiency_source=_AS_REQUESTED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
-        node_source=_AS_REQUESTED if node is not None else "assumed, as in most machines; node=… changes that",
+        efficiency_source=_AS_REQUESTED if given.efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
+        node_source=_AS_REQUESTED if given.node is not None else "assumed, as in most machines; node=… changes that",
         link_source=_AS_REQUESTED if link is not None else device.source,
-        network_source=_AS_REQUESTED if network is not None else "not needed: all devices are in one node" if alone else device.source,
+        network_source=_AS_REQUESTED if given.network is not None else _ALONE if alone else device.source,
     )  # fmt: skip
 
 

@@ -110,9 +110,9 @@ class OperatorCall:
     def axis(self, view: NodeView, name: str = "dim", default: int = -1) -> int:
         return self.integer(name, default) % max(len(view.axes), 1)
 
-    def axes(self, view: NodeView, name: str = "dim") -> list[int]:
+    def axes(self, view: NodeView) -> list[int]:
         """Axes given as a list; all axes by default."""
-        value = self.raw(name)
+        value = self.raw("dim")
         dims = (value,) if isinstance(value, int) else value
         return sorted(a % len(view.axes) for a in dims) if dims else list(range(len(view.axes)))
 

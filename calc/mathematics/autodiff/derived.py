@@ -135,10 +135,10 @@ class Derived:
             raise NapkinError(f"{self.program.model}: the equations do not run at {at}: {str(error).partition(chr(10))[0]}") from error
         return float(loss), dict(zip(ends, arrays, strict=True))
 
-    def drawn(self) -> list[str]:
-        """Names of the random leaves, in the order in which a run draws them."""
+    def drawn(self) -> list[ir.Leaf]:
+        """The random leaves, in the order in which a run draws them."""
         leaves = [n.op for n in self.equations.nodes[: self.forward] if isinstance(n.op, ir.Leaf) and n.op.role == "random"]
-        return sorted((leaf.name for leaf in leaves), key=lambda name: int(name.rpartition("#")[2]))
+        return sorted(leaves, key=lambda leaf: leaf.place)
 
 
 def derived(program: Program) -> Derived:

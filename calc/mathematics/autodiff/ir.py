@@ -27,10 +27,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tensor that no equation computes: ``role`` is parameter, buffer, input or random, ``name`` identifies it."""
+    """A tensor that no equation computes: ``role`` is parameter, buffer, input or random, ``name`` identifies it. Random numbers are drawn
+    by an ``operator``, the one with this ``place`` in the run."""
 
     role: str
     name: str
+    operator: str = ""
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

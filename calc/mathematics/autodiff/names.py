@@ -45,10 +45,11 @@ class NodeNames:
             elif _is_number(node) or (not every_step and self._is_inside(equations, node, readers, roles)):
                 self.inline.add(node.index)
             else:
-                written = inputs.get(node.index) or _written(node, roles, made_from)
-                self._called[node.index] = written if isinstance(node.op, ir.Leaf) else written.removeprefix(_prefix(node))
-                if written in counts and not isinstance(node.op, ir.Leaf):
-                    written = _prefix(node) + made_from.told_apart(node, written.removeprefix(_prefix(node)))
+                prefix, name = ("", inputs[node.index]) if node.index in inputs else _written(node, roles, made_from)
+                self._called[node.index] = name
+                if prefix + name in counts and not isinstance(node.op, ir.Leaf):
+                    name = made_from.told_apart(node, name)
+                written = prefix + name
                 counts[written] = counts.get(written, 0) + 1
                 alone = counts[written] == 1 and written not in sizes
                 self.of[node.index] = written if alone else f"{written}{counts[written]}"
@@ -107,20 +108,22 @@ def _is_squeezed(equations: Equations, node: Node) -> bool:
     return all(c == ir.Index(sp.Integer(0) if s == 1 else place(next(axes, -1))) for c, s in zip(node.op.coordinates, sizes, strict=True))
 
 
-def _prefix(node: Node) -> str:
-    return "" if node.module_path in _TOP else f"{node.module_path}."
-
-
-def _written(node: Node, roles: Roles, made_from: MadeFrom) -> str:
+def _written(node: Node, roles: Roles, made_from: MadeFrom) -> tuple[str, str]:
+    """The module path in front of a name, with its point, and the name; a leaf's name has its owner in it."""
     if isinstance(node.op, ir.Leaf):
-        owner, _, last = node.op.name.rpartition(".")
-        if node.op.role == "random":
-            return "noise"
-        letter = {"weight": "W" if len(node.shape) > 1 else "w", "bias": "b"}.get(last, last)
-        if owner:
-            return f"{owner}.{letter}"
-        return letter if letter.isupper() else last  # b alone is an index
-    return f"{_prefix(node)}{node.name or roles.name(node) or made_from.name(node, _letter(node))}"
+        return "", _of_leaf(node.op, len(node.shape))
+    prefix = "" if node.module_path in _TOP else f"{node.module_path}."
+    return prefix, node.name or roles.name(node) or made_from.name(node, _letter(node))
+
+
+def _of_leaf(leaf: ir.Leaf, axes: int) -> str:
+    if leaf.role == "random":
+        return "noise"
+    owner, _, last = leaf.name.rpartition(".")
+    letter = {"weight": "W" if axes > 1 else "w", "bias": "b"}.get(last, last)
+    if owner:
+        return f"{owner}.{letter}"
+    return letter if letter.isupper() else last  # b alone is an index
 
 
 def _letter(node: Node) -> str:

@@ -69,7 +69,7 @@ class Initial:
     parts: tuple[ModuleVariance, ...]
 
 
-def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Initial:
+def initial(spec: Spec, sizes: Mapping[str, int] | None = None) -> Initial:
     """Moments of every module's result of ``spec`` at ``sizes``, right after initialization.
 
     Depth and other trip counts are numbers in the traced forward; widths are symbols in the expressions. Raises ``DimensionError`` for
@@ -78,10 +78,9 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     from calc.trace.forward import trace_program
     from calc.trace.initialization import drawn  # needs torch
 
-    options = options or Options()
     values = spec.sizes(dict(sizes or {}))
     symbol_values = basis_of(spec.dimensions).values(values)
-    program = trace_program(spec, values, options)
+    program = trace_program(spec, values, Options())
     parameters, inputs = drawn(spec, _free(spec, values))
     free = [name for name, dim in spec.dimensions.items() if not dim.tied]
 

@@ -71,6 +71,7 @@ def spec(path: str) -> Spec:
         reduced=_reduced(parameters),
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
         trip_counts=("L",) if "L" in dims else (),
+        digest=digest,
         key=f"hf:{digest}:transformers-{transformers.__version__}",
         notes=(
             *reading.notes_on(raw, source),

@@ -33,7 +33,8 @@ def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None
         return form
     from calc.pipeline.precomputed import kept
 
-    return kept.read(name, options, every_case=True) or kept.read(name, options)
+    places = kept.places(name, options)
+    return None if places is None else kept.read(places.every_case) or kept.read(places.derived)
 
 
 def form_of(
@@ -43,15 +44,18 @@ def form_of(
     derived now, which needs torch and SymPy."""
     from calc.pipeline.precomputed import kept
 
-    form = (bundled(name, options) or kept.read(name, options, every_case=True)) if cache else None
+    form = bundled(name, options) if cache else None
+    places = kept.places(name, options) if cache and form is None else None
+    if places is not None:
+        form = kept.read(places.every_case)
     if form is not None:
         return form
     from calc.options import made as chosen
     from calc.pipeline.precomputed.writing import made
 
     form_here = made(name, chosen(**(options or {})), cache=cache, progress=progress)
-    if cache and form_here.accepts_all:
-        kept.write(name, options, form_here.data, every_case=True)
+    if places and places.are_of(form_here.spec) and form_here.accepts_all:
+        kept.write(places.every_case, form_here.data)
     return Stored(form_here.data)
 
 
@@ -71,9 +75,10 @@ def keep(name: str, derivation: Derivation) -> None:
     kept, nor is what is bundled."""
     from calc.pipeline.precomputed import kept
 
-    if kept.has_place(name, derivation.options) and bundled(name, derivation.options) is None:
+    places = kept.places(name, derivation.options)
+    if places and places.are_of(derivation.spec) and bundled(name, derivation.options) is None:
         from calc.pipeline.precomputed.writing import of_derivation
 
         data = of_derivation(name, derivation)
         if data is not None:
-            kept.write(name, derivation.options, data)
+            kept.write(places.derived, data)

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import BadInputError
@@ -23,21 +24,41 @@ from calc.pipeline.precomputed.index import SCHEMA, code_here, code_of
 from calc.pipeline.precomputed.produced import installed
 from calc.platform import files
 from calc.platform.cache_entry import CacheEntry, cache_entry
+from calc.spec import Spec
 
 _CONFIG = files.Kind(2**23)
 
 
-def has_place(name: str, options: Mapping[str, str] | None) -> bool:
-    """Whether the form of a model for these options can be kept: its name tells what it is before it is loaded, and there is a cache."""
-    return _entry(name, options) is not None
+@dataclass(frozen=True, slots=True)
+class FormPlaces:
+    """Where the forms of a model are in the cache: one with ``every_case``, which does not depend on the sizes of earlier commands, and one
+    of a derivation. ``digest`` is that of the model's config, empty for a built-in model."""
+
+    every_case: CacheEntry
+    derived: CacheEntry
+    digest: str
+
+    def are_of(self, spec: Spec) -> bool:
+        """Whether the config has not changed since ``spec`` was loaded from it."""
+        return self.digest in ("", spec.digest)
 
 
-def read(name: str, options: Mapping[str, str] | None, every_case: bool = False) -> Stored | None:
-    """The form of a model for these options; ``None`` if none is kept, or a damaged one, which is deleted. ``every_case``: only a form that
-    ``form_of`` made, whose special cases do not depend on the sizes of earlier commands."""
-    entry = _entry(name, options, every_case)
-    if entry is None:
+def places(name: str, options: Mapping[str, str] | None) -> FormPlaces | None:
+    """Where the forms of a model for these options are; ``None`` where its name does not tell what it is before it is loaded, or without a
+    cache."""
+    digest = _config_digest(name)
+    if digest is None:
         return None
+    chosen = Options().to_json() if options is None else dict(options)
+    code = code_here() if digest else code_of(name, chosen)
+    depends_on = "\n".join([name, digest, json.dumps(chosen, sort_keys=True), *_versions(), code])
+    schema = f"form of schema {SCHEMA}"  # that of the code that writes and reads forms
+    every_case, derived = (cache_entry(f"{form}\n{depends_on}", "form") for form in (f"{schema}, every case", schema))
+    return None if every_case is None or derived is None else FormPlaces(every_case, derived, digest)
+
+
+def read(entry: CacheEntry) -> Stored | None:
+    """The form of an entry; ``None`` if there is none, or a damaged one, which is deleted."""
     try:
         text = entry.read()
         return None if text is None else Stored(json.loads(_intact(text)))
@@ -46,12 +67,10 @@ def read(name: str, options: Mapping[str, str] | None, every_case: bool = False)
         return None
 
 
-def write(name: str, options: Mapping[str, str] | None, data: Mapping[str, Any], every_case: bool = False) -> None:
-    """Keep a form, as ``Stored`` reads it, unless the config has changed since it was loaded."""
-    entry = _entry(name, options, every_case)
-    if entry is not None and (not name.startswith("hf:") or data["source"].endswith(_content(name)[:16])):
-        text = json.dumps(data, separators=(",", ":"))
-        entry.write(lambda: f"{_digest(text)}\n{text}")
+def write(entry: CacheEntry, data: Mapping[str, Any]) -> None:
+    """Keep a form, as ``Stored`` reads it."""
+    text = json.dumps(data, separators=(",", ":"))
+    entry.write(lambda: f"{_digest(text)}\n{text}")
 
 
 def _intact(text: str) -> str:
@@ -66,28 +85,17 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _entry(name: str, options: Mapping[str, str] | None, every_case: bool = False) -> CacheEntry | None:
-    """The place of a form in the cache; ``None`` where there is no cache, or the model is not identified."""
-    content = _content(name)
-    if not content:
-        return None
-    chosen = Options().to_json() if options is None else dict(options)
-    code = code_here() if name.startswith("hf:") else code_of(name, chosen)
-    schema = f"form of schema {SCHEMA}{', every case' if every_case else ''}"  # that of the code that writes and reads forms
-    return cache_entry("\n".join([schema, name, content, json.dumps(chosen, sort_keys=True), *_versions(), code]), "form")
-
-
-def _content(name: str) -> str:
-    """What identifies the content of a model; empty where its name does not tell."""
+def _config_digest(name: str) -> str | None:
+    """The digest of a model's config, empty for a built-in model; ``None`` where the name does not tell the content."""
     head, _, tail = name.partition(":")
     if head in CATALOGUE or (head == "transformers" and tail in configs()):
-        return name
-    if head != "hf" or not tail:
         return ""
+    if head != "hf" or not tail:
+        return None
     try:
         return hashlib.sha256(_CONFIG.read_bytes(config_file(tail))).hexdigest()
     except BadInputError:
-        return ""
+        return None
 
 
 @functools.cache

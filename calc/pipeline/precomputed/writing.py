@@ -38,8 +38,9 @@ _NOT_ONE = 8
 
 @dataclass(frozen=True, slots=True)
 class MadeForm:
-    """A form as its file holds it, the rule modules that its costs came from, and whether it accepts all sizes of the model."""
+    """A form of ``spec`` as its file holds it, the rule modules that its costs came from, and whether it accepts all sizes of the model."""
 
+    spec: Spec
     data: dict[str, Any]
     rules: list[str]
     accepts_all: bool
@@ -50,7 +51,7 @@ def made(name: str, options: Options, *, cache: bool = True, progress: Callable[
     spec = calc.load(name)
     graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache)
     rules = sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
-    return MadeForm(_made(name, graph), rules, _accepts_all(spec, graph))
+    return MadeForm(spec, _made(name, graph), rules, _accepts_all(spec, graph))
 
 
 def _accepts_all(spec: Spec, graph: Graph) -> bool:

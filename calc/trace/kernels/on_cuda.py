@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import SpecError
+from calc.graph.step import StepTrace
+from calc.options import Options
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import core, tree_leaves, tree_map
 from calc.trace.kernels import replacement
@@ -189,6 +191,23 @@ def _attention(
     return result
 
 
+def notes_on_attention(trace: StepTrace, options: Options) -> Iterator[str]:
+    """A note where torch runs attention fused on a CPU and has no such kernel on a CUDA device."""
+    calls = [dict(op.args) for op in trace.ops if op.phase == "forward" and "scaled_dot_product" in op.name]
+    in_fp32 = [call for call in calls if call["query"].dtype == "float32"]
+    if options.kernels == "cpu" and not all(_same_heads(call["query"], call["key"]) for call in in_fp32):
+        yield (
+            "On a CUDA device torch has no fused kernel for attention in fp32 with fewer key/value heads than query heads: it allocates"
+            " the scores there (in training, those of every layer), so the peak is higher. --kernels cuda derives that step; in bf16,"
+            " attention is fused on both."
+        )
+
+
+def _same_heads(query: Any, key: Any) -> bool:
+    """What memory-efficient attention needs, the only fused kernel that takes fp32; of tensors of a step or of its trace."""
+    return bool(query.shape[-3] == key.shape[-3])
+
+
 def _fused_on_cuda(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether torch has a fused kernel for this call on an NVIDIA GPU of compute capability 8.0 or above: FlashAttention, memory-efficient
     or cuDNN attention (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). Where only FlashAttention does and the heads' width is no
@@ -198,7 +217,7 @@ def _fused_on_cuda(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
     if query.dim() != 4 or dtype not in (torch.float32, *_LOW_TYPES):
         return False
     widths, alignment = (query.shape[-1], value.shape[-1]), 4 if dtype == torch.float32 else 8
-    efficient = query.shape[-3] == key.shape[-3] and all(width % alignment == 0 for width in widths)
+    efficient = _same_heads(query, key) and all(width % alignment == 0 for width in widths)
     if dtype == torch.float32 or efficient:
         return bool(efficient)
     flash = mask is None and widths[0] <= 256 and widths[0] == widths[1]

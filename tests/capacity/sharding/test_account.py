@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.capacity.sharding import Layout, ShardedModel, State, account, decoder, layout_of, machine_of, state_of
+from calc.capacity.sharding import GivenRates, Layout, ShardedModel, State, account, decoder, layout_of, machine_of, state_of
 from calc.capacity.sharding.account import by_axis
 from calc.capacity.sharding.request import read_model
 from calc.capacity.sharding.search import parts_of_step
@@ -102,7 +102,7 @@ def test_stages_two_and_three_of_zero_hold_a_unit_whole() -> None:
 
 
 def test_a_price_that_is_given_replaces_the_published_one() -> None:
-    machine = machine_of(accelerator("h100-sxm"), price=Fraction(7, 2))
+    machine = machine_of(accelerator("h100-sxm"), given=GivenRates(price=Fraction(7, 2)))
 
     assert (Fraction(7, 2), "as given") == (machine.price, machine.price_source)
     assert machine.price_source != H100.price_source != ""

@@ -18,7 +18,7 @@ from calc.capacity.questions import ask
 from calc.derive.result import Derivation
 from calc.options import Options
 from calc.pipeline.precomputed import Stored, form_of, keep, kept, stored
-from calc.pipeline.precomputed.kept import _entry
+from calc.pipeline.precomputed.kept import places
 from calc.pipeline.precomputed.produced import ROOT
 from calc.pipeline.precomputed.writing import of_derivation
 from reports import cli
@@ -75,11 +75,11 @@ assert not {{"torch", "sympy", "numpy", "transformers"}} & set(sys.modules), sys
 
 def test_a_changed_config_has_no_form(model: str) -> None:
     config = Path(model.removeprefix("hf:"))
-    before = _entry(model, None)
+    before = places(model, None)
     config.write_text(config.read_text().replace("48", "60"))
 
     assert before is not None
-    assert before != _entry(model, None)
+    assert before != places(model, None)
 
 
 def test_a_config_that_changes_while_it_is_derived_has_no_form(model: str) -> None:
@@ -162,4 +162,4 @@ def test_a_derivation_with_a_value_but_no_closed_form_is_not_kept(built_in: Deri
 
 
 def test_the_default_options_are_those_of_no_options(built_in: Derivation) -> None:
-    assert _entry("linear", Options().to_json()) == _entry("linear", None) != _entry("linear", built_in.options)
+    assert places("linear", Options().to_json()) == places("linear", None) != places("linear", built_in.options)

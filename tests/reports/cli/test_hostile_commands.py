@@ -187,7 +187,7 @@ def test_files_of_those_names_are_read_as_any_other(tmp_path: Path, monkeypatch:
 def test_an_environment_that_a_report_claims_is_printed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that is none is refused, in one line; what is noted by another name is a difference."""
     monkeypatch.chdir(tmp_path)
-    made = report_job.make(job.Request("mlp"), "cpu", lambda _: None)
+    made = report_job.make(job.Request("mlp"), report_job.ReportChoices(), lambda _: None)
     monkeypatch.setattr(report_job, "make", lambda *_, **__: made)
     for text in hostile.ALL[::4]:
         for environment, status in (({"python": text}, 2), ({text: text}, 1)):

@@ -54,8 +54,8 @@ def test_the_seed_of_a_command_is_that_of_the_run(place: str, monkeypatch: pytes
 
 def test_a_transfer_passes_its_seed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = []
-    monkeypatch.setattr("calc.measure.copies.mapped", lambda *args: seeds.append(args[-1]) or iter(()))
-    monkeypatch.setattr("calc.measure.loading.loaders", lambda *args: seeds.append(args[-1]) or iter(()))
+    monkeypatch.setattr("calc.measure.copies.mapped", lambda *args: seeds.append(args[0].seed) or iter(()))
+    monkeypatch.setattr("calc.measure.loading.loaders", lambda *args: seeds.append(args[0].seed) or iter(()))
     words = ("--bytes", "100000", "--batch", "3", "--length", "17", "--workers", "0", "--repeat", "1", "--seconds", "0")
 
     assert run("transfers", "--device", "cpu", *words, "--seed", "11", "--json").exit_code == 0

@@ -441,14 +441,14 @@ def test_a_module_of_ones_own_with_a_single_size_has_its_figures(mode: str, tmp_
 @pytest.mark.slow
 def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> None:
     """The device travels in the report's inputs; a digit of a label, a legend or the table is noticed."""
-    made = report_job.make(Request("linear"), "cpu", lambda _: None, gpu="t4")
+    made = report_job.make(Request("linear"), report_job.ReportChoices(gpu="t4"), lambda _: None)
     text = made.texts["report.html"]
     inputs = verify_reports.inputs_of(Path("report.html"), text)
     assert inputs is not None
     assert "t4" == inputs.gpu
     assert "napkin report linear --gpu t4" in text
 
-    again = report_job.make(Request("linear"), "cpu", lambda _: None, inputs, gpu=inputs.gpu).texts["report.html"]
+    again = report_job.make(Request("linear"), report_job.ReportChoices(gpu=inputs.gpu), lambda _: None, inputs).texts["report.html"]
     assert again == text
     for part in re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL):
         *_, last = re.finditer(r"\d", part)

@@ -212,7 +212,7 @@ def edited(chance: random.Random, right: str) -> str:
 @pytest.fixture(scope="module")
 def made() -> report_job.BuiltReport:
     """A small report."""
-    return report_job.make(Request("linear"), "cpu", lambda _: None, formats=[".md"])
+    return report_job.make(Request("linear"), report_job.ReportChoices(formats=[".md"]), lambda _: None)
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.slow)])

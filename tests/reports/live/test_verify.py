@@ -33,7 +33,7 @@ EDITS = 100
 @pytest.fixture(scope="module")
 def made() -> report_job.BuiltReport:
     """A small report with checks."""
-    return report_job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
+    return report_job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), report_job.ReportChoices(), lambda _: None)
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def test_a_report_is_made_once_for_all_of_its_files(report: Path, made: report_j
     """Four files of one report: each is compared, and the edited one named."""
     wanted: list[frozenset[str]] = []
 
-    def make(*_: Any, formats: frozenset[str], quantities: list[str]) -> report_job.BuiltReport:
-        wanted.append(formats)
-        assert quantities == []  # all of them
+    def make(request: Request, choices: report_job.ReportChoices, *_: Any) -> report_job.BuiltReport:
+        wanted.append(frozenset(choices.formats))
+        assert choices.quantities == []  # all of them
         return made
 
     monkeypatch.setattr(report_job, "make", make)
@@ -350,7 +350,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.py").write_text(SPEC)
     inference = Options(mode="infer", precision="bf16")  # no further step is derived for the peak's paragraph
-    made = report_job.make(Request(f"{folder / 'mine.py'}:spec", options=inference), "cpu", lambda _: None)
+    made = report_job.make(Request(f"{folder / 'mine.py'}:spec", options=inference), report_job.ReportChoices(), lambda _: None)
     (folder / "report.md").write_text(made.texts["report.md"], encoding="utf-8")
     return folder
 

@@ -127,9 +127,9 @@ def test_a_sum_is_cut_before_each_operator():
     assert ["d", "+2\\,B", "-T"] == [as_latex(piece) for piece in latex.pieces(tree)]
 
 
-@pytest.mark.parametrize(("label", "written"), [("−[c = t] · dℒ", "−[c = t] · dℒ"), ("[a = b](c)", "(a = b)(c)"), ("x[i]", "x(i)")])
-def test_an_indicator_keeps_its_brackets(label, written):
-    """As tables write it; what could be a link does not."""
+@pytest.mark.parametrize(("label", "written"), [("[a = b](c)", "(a = b)(c)"), ("x[i]", "x(i)")])
+def test_brackets_of_a_label_are_parentheses(label, written):
+    """With brackets it could be a link of Markdown."""
     assert latex.text(label) == rf"\text{{{written}}}"
 
 

@@ -169,7 +169,7 @@ def test_a_report_by_templates_of_ones_own_is_verified_by_those(tmp_path: Path) 
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "report.j2").write_text("{% import macros as m with context %}{% call m.document(page) %}{{ page.sizes }}{% endcall %}")
-    made = report_job.make(Request("linear"), "cpu", lambda _: None, look=look_of("", str(folder)))
+    made = report_job.make(Request("linear"), report_job.ReportChoices(look=look_of("", str(folder))), lambda _: None)
     (tmp_path / "r.md").write_text(made.texts["report.md"], encoding="utf-8")
     unnamed, named = run("verify", str(tmp_path / "r.md")), run("verify", str(tmp_path / "r.md"), "--templates", str(folder))
     (folder / "report.j2").write_text("{{ page.sizes }}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import sympy as sp
 
+from calc.graph.step import bare_name
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.call import OperatorCall, decomposition
 from calc.mathematics.autodiff.ir import argument
@@ -103,9 +104,8 @@ def diag_embed(call: OperatorCall) -> NodeView:
 
 def drawn(call: OperatorCall, output: int = 0) -> NodeView:
     """A leaf for the numbers that this operator draws, in the order of the run."""
-    name = f"{call.instruction.name.removeprefix('aten.').partition('.')[0]} #{call.instruction.index}"
-    shape = call.shape(output)
-    node = call.equations.add(ir.Leaf("random", name), shape)
+    operator, index = bare_name(call.instruction.name), call.instruction.index
+    node = call.equations.add(ir.Leaf("random", f"{operator} #{index}", operator, index), call.shape(output))
     from calc.mathematics.autodiff.views import of_node
 
     return of_node(call.equations, node)

@@ -25,12 +25,12 @@ def shifted(call: OperatorCall, view: NodeView, axes: Collection[int]) -> tuple[
     return call.pointwise(x - y, (view, constant), name="S'"), constant
 
 
-def softmax(call: OperatorCall, view: NodeView, axis: int, name: str = "P") -> NodeView:
+def softmax(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
     """E = exp(S - M), Z = Σ E, P = E/Z."""
     centered, _ = shifted(call, view, (axis,))
     powers = call.pointwise(sp.exp(x), (centered,), name="E")
     total = reduce(call, powers, (axis,), "sum", keep=True, name="Z")
-    return call.pointwise(x / y, (powers, total), name=name)
+    return call.pointwise(x / y, (powers, total), name="P")
 
 
 def log_softmax(call: OperatorCall, view: NodeView, axis: int) -> NodeView:
