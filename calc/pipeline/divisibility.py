@@ -71,7 +71,7 @@ def with_next_divisor(plan: TracePlan, search: DivisorSearch, sizes: Mapping[str
 def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
     """Whether a dimension that ``trying`` declares a multiple was to blame without it, and now others alone are: an image that may be any
     number of pixels wide, but not high; heads that share keys, and then a width of which each has a part."""
-    declared = {name: dim.multiple_of for name, dim in trying.dims.items() if dim != top.spec.dims.get(name) and isinstance(dim, Dim)}
+    declared = _declared_by(trying, top)
     before, after = said_by(top.failure), said_by(error)
     named = set(named_in(trying, after))
     if named and declared.keys() & named_in(top.spec, before) and not declared.keys() & named:
@@ -85,8 +85,12 @@ def is_settled(search: DivisorSearch) -> bool:
     if search.trying is None or not search.levels:
         return False
     top = search.levels[-1]
-    declared = {name: dim.multiple_of for name, dim in search.trying.dims.items() if isinstance(dim, Dim) and dim != top.spec.dims.get(name)}
-    return any(pair in declared.items() for pair in _divided(top.spec, said_by(top.failure)))
+    return any(pair in _declared_by(search.trying, top).items() for pair in _divided(top.spec, said_by(top.failure)))
+
+
+def _declared_by(trying: Spec, top: Level) -> dict[str, int | str | None]:
+    """What ``trying`` declares dimensions to be multiples of that the spec of ``top`` does not."""
+    return {name: dim.multiple_of for name, dim in trying.dims.items() if isinstance(dim, Dim) and dim != top.spec.dims.get(name)}
 
 
 def said_by(error: TraceError) -> str:

@@ -227,7 +227,7 @@ def test_errors_of_einops_are_of_the_line_that_calls_it() -> None:
     assert not derivation.specialized
 
 
-class Chunked(nn.Module):
+class Blockwise(nn.Module):
     """Runs a layer over chunks of eight positions, the last of which may be shorter."""
 
     def __init__(self, n: Any) -> None:
@@ -240,7 +240,7 @@ class Chunked(nn.Module):
 
 def test_where_a_length_is_no_trip_count_the_number_of_chunks_is() -> None:
     """A length of a few positions is one chunk, whose closed forms hold at no longer length."""
-    s = Spec("chunked", {"B": 3, "T": 40, "d": 5}, Chunked, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    s = Spec("chunked", {"B": 3, "T": 40, "d": 5}, Blockwise, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
     derivation = calc.derive(s, cache=False, optimizer="sgd", mode="infer")
 
     assert "Eq(Mod(T, 8), 0)" in {a.expr for a in derivation.assumptions}
