@@ -23,7 +23,7 @@ from calc.errors import (
     UnbackedSizeError,
 )
 from calc.graph import trip_counts, unbacked_sizes
-from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, outcome_of
+from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, TripCount, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
 from calc.pipeline import divisibility
@@ -263,6 +263,18 @@ def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinE
 
     outcome = outcome_of(lambda: trace_at(spec, {}, unbacked_sizes.declared_sizes(spec, sizes), {}, options))
     return outcome.error if isinstance(outcome, Refusal) and not isinstance(outcome.error, UnbackedSizeError) else None
+
+
+def reads_of_trip_counts(plan: TracePlan) -> list[SpecializationError]:
+    """The reads of sizes as numbers that make these sizes trip counts. They are traced once more: a graph may be from the cache."""
+    from calc.trace import attempt
+
+    tried = TracePlan(plan.spec, plan.spec.sizes(), plan.options, specialized=plan.specialized)
+    reads: list[SpecializationError] = []
+    while isinstance(outcome := outcome_of(functools.partial(attempt, tried)), Refusal) and isinstance(outcome.evidence, TripCount):
+        reads += [outcome.error] if isinstance(outcome.error, SpecializationError) else []
+        tried = replace(tried, trip_counts={**tried.trip_counts, outcome.evidence.symbol: outcome.evidence.where})
+    return reads
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------

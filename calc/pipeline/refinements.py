@@ -19,9 +19,9 @@ from calc.errors import (
     ZeroQuotientError,
 )
 from calc.graph import unbacked_sizes
-from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined
+from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
-from calc.pipeline.depth import is_of_peaks, own_error
+from calc.pipeline.depth import is_of_peaks, own_error, reads_of_trip_counts
 from calc.spec import Spec
 
 
@@ -36,14 +36,9 @@ def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def whole_chunks(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Declare a size a multiple of what it is divided by and rounded to count iterations, where the closed forms in that size hold at few
     iterations only: the quotient is then the trip count."""
-    from calc.trace import attempt
-
     if not refusal.of_case or type(refusal.error) is not TraceError:
         return None
-    general = TracePlan(plan.spec, plan.spec.sizes(), plan.options, specialized=plan.specialized)
-    traced = refined(general, attempt, (trip_count,), lambda _: None)[1]  # once more, as the graph may be from the cache
-    reads = [tried.refusal for tried in traced.history if tried.refusal and isinstance(tried.refusal.evidence, TripCount)]
-    rounded = next((read.error for read in reads if isinstance(read.error, SpecializationError) and read.error.divided), None)
+    rounded = next((read for read in reads_of_trip_counts(plan) if read.divided), None)
     more = None if rounded is None else divisibility.divided(plan.spec, _requested(plan, plan.spec), rounded)
     return plan.of(more.spec, more.reason) if more else None
 
