@@ -14,7 +14,7 @@ from calc.memory.device_memory import predicted
 
 MEASUREMENTS = Path(__file__).resolve().parents[2] / "reports" / "measurements"
 MOST = 0.005  # of a peak: how the allocator rounds and splits depends on what ran before
-_QUICK = "gpt2-124m-bf16-autocast-memory"
+_QUICK = "gpt2-124m-fp32-memory"  # whose trace the test of `napkin predict` needs as well
 
 
 def _recorded() -> Iterator[Any]:
