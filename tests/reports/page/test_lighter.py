@@ -53,9 +53,15 @@ def _versions() -> tuple[Page, ...]:
     return tuple(lighter(_long()))
 
 
+@functools.cache
+def _written(version: int) -> str:
+    """The HTML of a lighter one."""
+    return html.write(_versions()[version])
+
+
 def test_each_version_is_lighter_than_the_one_before() -> None:
     """Eight pieces can be left out; the sample has no special case whose general form could be."""
-    sizes = [len(html.write(each)) for each in (_long(), *_versions())]
+    sizes = [len(text) for text in (html.write(_long()), *map(_written, range(8)))]
 
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes) == 9
@@ -75,7 +81,7 @@ def test_equations_are_shortened_before_they_are_left_out() -> None:
 @pytest.mark.parametrize("version", range(8))
 def test_links_of_a_lighter_page_lead_somewhere(version: int) -> None:
     """No step refers to one that was left out."""
-    read = Reader(html.write(_versions()[version]))
+    read = Reader(_written(version))
     ids = {f"#{attributes['id']}" for _, attributes in read.elements if "id" in attributes}
 
     assert {a["href"] for _, a in read.elements if (a.get("href") or "").startswith("#")} <= ids
@@ -83,7 +89,7 @@ def test_links_of_a_lighter_page_lead_somewhere(version: int) -> None:
 
 def test_a_lighter_page_says_where_the_rest_is() -> None:
     """Equations, candidates and steps are in the Markdown report."""
-    text = html.write(_versions()[-1])
+    text = _written(7)
 
     assert "are in the Markdown report, or on a terminal: napkin gradients" in text
     assert "peak candidates; the Markdown report has all" in text
@@ -111,7 +117,7 @@ def test_the_general_form_of_a_special_case_is_left_out() -> None:
 
 def test_a_report_takes_the_first_version_that_is_light_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole where it fits; the lightest where none does."""
-    texts = [html.write(each) for each in (_long(), *_versions())]
+    texts = [html.write(_long()), *map(_written, range(8))]
     for limit, expected in ((len(texts[0].encode()) + 1, texts[0]), (len(texts[2].encode()) + 1, texts[2]), (1, texts[-1])):
         monkeypatch.setattr(jobs, "_MOST_BYTES", limit)
         assert jobs._html(_long(), PLAIN) == expected
