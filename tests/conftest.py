@@ -39,9 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected is never searched for garbage."""
+    gc.freeze()
+
+
 def pytest_runtest_teardown() -> None:
-    """What tests leave behind is searched for garbage only after another two GiB: traces that are kept are millions of objects."""
-    if _resident() > _searched_at[0] + 2 * 2**30:
+    """What tests leave behind is searched for garbage only after another three GiB, which the quick tests do not reach: traces that are
+    kept are millions of objects."""
+    if _resident() > _searched_at[0] + 3 * 2**30:
         gc.unfreeze()
         gc.collect()
         _searched_at[0] = _resident()

@@ -15,7 +15,7 @@ from calc.spec import Spec
 from tests.zoo import ZOO, Exhibit
 
 # `make test` takes this part of the zoo; models that take seconds wait for `make test-all`.
-SHARE = 0.05
+SHARE = 0.03
 QUICK = frozenset(random.Random(0).sample([name for name, exhibit in ZOO.items() if not exhibit.slow], round(SHARE * len(ZOO))))
 
 # Totals that hold attention's products, which no torch counter sees inside a fused kernel.

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import Any
@@ -24,12 +25,16 @@ _LEFT_ALONE = frozenset(
         *("torch", "torchgen", "networkx", "sympy", "numpy", "mpmath", "gmpy2"),
         *("reports", "click", "jinja2", "markupsafe", "markdown", "markdown_it", "mdurl", "pygments", "yaml"),
         *("anyio", "filelock", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub", "idna", "tokenizers", "tqdm"),
+        *("regex", "safetensors", "packaging", "truststore", "typing_extensions"),
         *("_pytest", "pytest", "pluggy", "iniconfig", "xdist", "execnet", "hypothesis", "sortedcontainers"),
     )
 )
-_LAZY_IMPORTS = frozenset(("transformers", "transformers.models"))  # tables of thousands of names to import, and no code of a model
+# Tables of thousands of names to import, and no code of a model: these modules, and those in the last.
+_LAZY_IMPORTS = frozenset(("transformers", "transformers.models", "transformers.models.auto"))
+_AUTO = "transformers.models.auto."
 _TABLES = (dict, OrderedDict, defaultdict)  # exactly these: iterating a library's subclass may import modules
 _REMEMBERING = type(functools.lru_cache(lambda: None))
+_VALUES = operator.methodcaller("values")
 _MISSING = object()
 
 
@@ -88,13 +93,11 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
     def passes(value: Any) -> bool:
         return any(map(passes, value)) if _is(value, tuple, list) else passing(value)
 
-    before = [(table, {**table}) for table in tables]
+    before = [*map(len, tables)], [*_keys(tables)], [*_values(tables)]
     try:
         yield
     finally:
-        for table, values in before:
-            if _same_objects(table, values):
-                continue
+        for table, values in _changed(tables, *before):
             for key in [key for key, value in table.items() if values.get(key, _MISSING) is not value]:
                 if not passes(key) and not passes(table[key]):
                     continue
@@ -104,13 +107,30 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
                     del table[key]
 
 
-def _same_objects(table: dict[Any, Any], values: dict[Any, Any]) -> bool:
-    """Whether two dictionaries have the same keys and values in the same order, compared by identity: as fast as Python can."""
-    return (
-        len(table) == len(values)
-        and all(map(operator.is_, table.values(), values.values()))
-        and all(map(operator.is_, table, values))
-    )
+def _changed(
+    tables: Sequence[dict[Any, Any]], sizes: Sequence[int], keys: Sequence[Any], values: Sequence[Any]
+) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
+    """The tables whose keys or values are not those of before, in this order and by identity; each with what it was. Mostly there is none,
+    which is found for all of them at once, as fast as Python can."""
+    if sizes == [*map(len, tables)] and _same_objects(values, _values(tables)) and _same_objects(keys, _keys(tables)):
+        return
+    for table, size, end in zip(tables, sizes, accumulate(sizes), strict=True):
+        place = slice(end - size, end)
+        if size != len(table) or not _same_objects(values[place], table.values()) or not _same_objects(keys[place], table):
+            yield table, dict(zip(keys[place], values[place], strict=True))
+
+
+def _keys(tables: Sequence[dict[Any, Any]]) -> Iterator[Any]:
+    return chain.from_iterable(tables)
+
+
+def _values(tables: Sequence[dict[Any, Any]]) -> Iterator[Any]:
+    return chain.from_iterable(map(_VALUES, tables))
+
+
+def _same_objects(first: Iterable[Any], second: Iterable[Any]) -> bool:
+    """Whether two iterables that are of one length have the same objects in the same order."""
+    return all(map(operator.is_, first, second))
 
 
 def attributes(owner: Any) -> Mapping[str, Any]:
@@ -161,7 +181,7 @@ def _of_a_model(module: ModuleType) -> bool:
 
 @functools.cache
 def _is_of_a_model(name: str, file: str) -> bool:
-    if not file.endswith(".py") or name.partition(".")[0] in _LEFT_ALONE:
+    if not file.endswith(".py") or name.partition(".")[0] in _LEFT_ALONE or name.startswith(_AUTO):
         return False
     if file.startswith(_CALC):
         return file.startswith(_WITH_MODELS)

@@ -24,6 +24,7 @@ from calc.graph.basis import Basis
 from calc.graph.step import OPTIMIZER, Call, Guard, StepTrace, Storage, Tensor
 from calc.graph.unrolling import frees_in_order, unrolled_to
 from calc.options import Options
+from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
 from calc.symbolic.evaluation import PythonOperators
@@ -205,17 +206,10 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> contextlib.AbstractContextManager[None]:
     """Silences torch's log of operators that raise under fake tensors: some are attempted on purpose, the others become errors of
-    Napkin."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    Napkin. To set its level would clear what all loggers of torch and transformers cache."""
+    return replaced(logging.getLogger("torch._subclasses.fake_tensor"), disabled=True)
 
 
 class _StepRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,8 @@ from calc.symbolic.algebra import Algebra
 from calc.symbolic.exact import evaluate_text
 from calc.units import Unit
 from tests.derive.conftest import Derived
+from tests.derive.test_other_sizes import alone
+from tests.derive.test_other_sizes import spec as layers
 
 B, T, D, FF, L, K = 5, 7, 11, 29, 3, 13
 
@@ -342,12 +344,20 @@ def test_modules_of_a_numbered_container_are_one_part(paths: tuple[str, ...], ex
     assert tuple(g.part for g in staged(groups)) == expected
 
 
-def test_a_part_of_a_step_with_a_special_case_has_both_forms() -> None:
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [
+        (lambda: layers(alone), {}),
+        pytest.param(lambda: calc.load("gpt2"), {"T": 7, "L": 2, "V": 47, "C": 13, "h": 5, "d": 35}, marks=pytest.mark.slow),
+    ],
+    ids=["layers", "gpt2"],
+)
+def test_a_part_of_a_step_with_a_special_case_has_both_forms(model: Callable[[], Spec], sizes: dict[str, int]) -> None:
     """At a batch of one, and at larger ones."""
-    gpt = calc.derive(calc.load("gpt2"), {"B": 1, "T": 7, "L": 2, "V": 47, "C": 13, "h": 5, "d": 35}, optimizer="sgd")
+    derivation = calc.derive(model(), {"B": 1, **sizes}, optimizer="sgd")
 
-    assert_whole(gpt)
-    assert_whole(gpt.at_sizes({"B": 3}))
+    assert_whole(derivation)
+    assert_whole(derivation.at_sizes({"B": 3}))
 
 
 @pytest.mark.slow

@@ -111,6 +111,7 @@ def test_no_change_of_sign_is_missed(seed: int) -> None:
         assert next((n for n in range(start + 1, high + 1) if _at(form, n) > 0), high + 1) == _first_above(form, start, high)
 
 
+@pytest.mark.slow
 def test_only_sizes_that_the_model_can_have_are_searched() -> None:
     """Where d is divided by 4 heads whose width k = d/h must be even, d goes in steps of 8: at d = 12, k would be 3."""
     result = calc.derive(calc.load("llama3-8b"), {"B": 2, "T": 16, "d": 64, "h": 4, "g": 2, "f": 96, "L": 3, "V": 97})

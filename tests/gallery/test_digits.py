@@ -30,26 +30,23 @@ AT_RANDOM = 8
 
 @pytest.fixture(scope="module")
 def once() -> Iterator[None]:
-    """What is derived, checked and followed stays, by what was asked for."""
-    derive, check, timeline = cache_by_request(job.derive), job.check, job.timeline
-    checked: dict[int, Any] = {}
-    lived: dict[int, Any] = {}
-
-    def checks(derivation: Any, *words: Any) -> Any:
-        if id(derivation) not in checked:
-            checked[id(derivation)] = check(derivation, *words)
-        return checked[id(derivation)]
-
-    def live(derivation: Any, progress: Any) -> Any:
-        if id(derivation) not in lived:
-            lived[id(derivation)] = timeline(derivation, progress)
-        return lived[id(derivation)]
-
+    """What is derived stays, by what was asked for, and with each derivation what is checked, followed and derived of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "derive", derive)
-        patch.setattr(job, "check", checks)
-        patch.setattr(job, "timeline", live)
+        patch.setattr(job, "derive", cache_by_request(job.derive))
+        for name in ("check", "timeline", "levers", "equations"):
+            patch.setattr(job, name, cache_by_derivation(getattr(job, name)))
         yield
+
+
+def cache_by_derivation(function: Any) -> Any:
+    actual: dict[int, Any] = {}
+
+    def once(derivation: Any, *words: Any) -> Any:
+        if id(derivation) not in actual:
+            actual[id(derivation)] = function(derivation, *words)
+        return actual[id(derivation)]
+
+    return once
 
 
 def cache_by_request(derive: Any) -> Any:

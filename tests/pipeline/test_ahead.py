@@ -7,24 +7,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import calc
 from calc.derive.result import Derivation
 from calc.pipeline import ahead
 from calc.spec import Spec
+from tests.derive.test_other_sizes import alone
 from tests.models.configs import LLAMA, spec_of
 
 SYMBOLIC = "tracing the step with symbolic sizes"
 
 
-@pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
-    """A model of the library, which has a special case at a batch of one, where copies of this process are allowed."""
+@pytest.fixture(autouse=True)
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of this process are allowed."""
     monkeypatch.delenv("NAPKIN_PROCESSES", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
@@ -32,12 +35,30 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
     monkeypatch.setattr(ahead, "_PATIENCE", 10_000)
     (tmp_path / "copies").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "copies"))
-    return spec_of(tmp_path, LLAMA)
+
+
+def _of_the_library(folder: Path) -> Spec:
+    return spec_of(folder, LLAMA)
+
+
+def _by_hand(_: Path) -> Spec:
+    return Spec(
+        name="linear",
+        dims={"B": 3, "d": 7},
+        build=lambda n: nn.Linear(n.d, n.d),
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda module, x: alone(module(x)).sum(),
+    )
+
+
+# Models with a special case at a batch of one.
+MODELS = [_by_hand, pytest.param(_of_the_library, marks=pytest.mark.slow)]
 
 
 def _derived(spec: Spec) -> tuple[Derivation, list[str]]:
     lines: list[str] = []
-    return calc.derive(spec, {"B": 1, "T": 7}, cache=False, optimizer="sgd", progress=lines.append), lines
+    sizes = {name: size for name, size in (("B", 1), ("T", 7)) if name in spec.dims}
+    return calc.derive(spec, sizes, cache=False, optimizer="sgd", progress=lines.append), lines
 
 
 def _alone(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
@@ -48,9 +69,11 @@ def _alone(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
+@pytest.mark.parametrize("model", MODELS)
 def test_a_second_process_changes_no_result_and_traces_the_special_case(
-    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Callable[[Path], Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    spec = model(tmp_path)
     derivation, lines = _derived(spec)
     alone, of_one_process = _alone(spec, monkeypatch)
 
@@ -72,7 +95,8 @@ def _sleeps(plan: object) -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
 @pytest.mark.parametrize("work", [_fails, _sleeps])
-def test_where_the_second_process_gives_nothing_this_one_traces(work: Any, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_second_process_gives_nothing_this_one_traces(work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = _of_the_library(tmp_path)
     alone, of_one_process = _alone(spec, monkeypatch)
     monkeypatch.setattr(sys.modules["calc.trace"], "case_with_certificates", work)
     monkeypatch.setattr(ahead, "_PATIENCE", 0)

@@ -23,7 +23,7 @@ def differences(plan: Plan) -> list[str]:
     return [str(verdict) for verdict in report.verdicts if verdict.verdict not in (EXACT, IN_PARTS, NOT_MEASURED)]
 
 
-@settings(max_examples=5, derandomize=True, database=None, suppress_health_check=QUIET, phases=ONE_PASS)
+@settings(max_examples=3, derandomize=True, database=None, suppress_health_check=QUIET, phases=ONE_PASS)
 @given(plans())
 def test_a_random_module_is_exact(plan: Plan) -> None:
     """Nothing that can be measured differs by one."""

@@ -50,7 +50,10 @@ def _inputs(n: Any) -> tuple[Tensor, ...]:
 SELECTING = Spec("selecting", {"B": 7, "d": 13}, Selecting, _inputs, lambda module, x: module(x).sum())
 
 
-@pytest.mark.parametrize(("model", "change"), few([(m, c) for m in MODELS for c in CHANGES], 1, ids=lambda m, c: f"{m} {c}"))
+@pytest.mark.parametrize(
+    ("model", "change"),
+    few([(m, c) for m in MODELS for c in CHANGES], 1, lambda m, c: f"{m} {c}", lambda m, c: m == "gpt2" and c == {"mode": "infer"}),
+)
 def test_the_numbers_are_those_of_the_derivation(model: str, change: dict[str, str]) -> None:
     """Every quantity, and the place of the peak."""
     spec, sizes = calc.load(model), MODELS[model]

@@ -15,7 +15,7 @@ from tests.published.decoder import Choices, decoder
 @cache
 def of(model: str) -> Derivation:
     """The forward of a built-in model: its parameters and its products."""
-    return calc.derive(calc.load(model), cache=False, mode="infer")
+    return calc.derive(calc.load(model), mode="infer")
 
 
 @cache

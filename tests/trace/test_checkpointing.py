@@ -76,7 +76,7 @@ _derived: dict[str, Derivation] = {}
 
 def derived(way: str) -> Derivation:
     if way not in _derived:
-        _derived[way] = calc.derive(stack(WAYS[way]), cache=False)
+        _derived[way] = calc.derive(stack(WAYS[way]), cache=False, optimizer="sgd")
     return _derived[way]
 
 

@@ -191,7 +191,7 @@ def test_a_trace_is_of_no_particular_sizes() -> None:
     assert {"B": 29, "d": 10**6} == {dim.name: dim.value for dim in other.dims}
 
 
-@pytest.mark.parametrize("name", ["stack", "attention"])
+@pytest.mark.parametrize("name", [pytest.param("stack", marks=pytest.mark.slow), "attention"])
 def test_a_trace_is_the_same_twice(name: str) -> None:
     """To the byte, storages and all."""
     assert serialize.dumps(graph(name)) == serialize.dumps(calc.trace(MODELS[name], cache=False))

@@ -53,7 +53,7 @@ def _layers(derivation: Derivation, **sizes: int) -> int:
 @pytest.mark.parametrize(
     ("limits", "length", "same", "other"),
     [
-        ((512,), 1024, (513, 700, 4096), (512, 100)),
+        pytest.param((512,), 1024, (513, 700, 4096), (512, 100), marks=pytest.mark.slow),
         pytest.param((512,), 128, (511, 7), (513, 4096), marks=pytest.mark.slow),
         pytest.param((10,), 9, (10, 5), (11, 600), marks=pytest.mark.slow),
         ((20, 24), 22, (21, 23), (20, 25)),

@@ -25,6 +25,7 @@ from reports import cli
 from tests.models.configs import LLAMA, written
 
 KEPT = "closed forms that an earlier command derived"
+SGD = ("--optimizer", "sgd")
 
 
 @pytest.fixture
@@ -51,15 +52,15 @@ def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Derivation:
 
 def test_later_commands_answer_as_if_nothing_had_been_derived_and_without_torch(model: str) -> None:
     """The form of a batch of five is general; that of a batch of one has a case beside it, of which nothing is said at other batches."""
-    five, one = _derive(model, "B=5"), _derive(model, "B=1")
-    form = stored(model)
+    five, one = _derive(model, "B=5", *SGD), _derive(model, "B=1", *SGD)
+    form = stored(model, Options(optimizer="sgd").to_json())
     assert form is not None
     assert form.cases
-    assert [five.stdout, one.stdout] == [_derive(model, size).stdout for size in ("B=5", "B=1")]
+    assert [five.stdout, one.stdout] == [_derive(model, size, *SGD).stdout for size in ("B=5", "B=1")]
 
     code = f"""
 import sys
-sys.argv = ["napkin", "derive", {model!r}, "B=1"]
+sys.argv = ["napkin", "derive", {model!r}, "B=1", *{SGD!r}]
 from reports.cli import main
 try:
     main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from dataclasses import replace
 
@@ -20,12 +21,15 @@ from reports.typeset.letters import flops_text, size_text
 from reports.typeset.numbers import NBSP
 from tests.mathematics.autodiff.models import MODELS
 
-TWO_LAYER = model_section(gradients(calc.load("two-layer")))
+
+@functools.cache
+def _two_layer() -> ModelSection:
+    return model_section(gradients(calc.load("two-layer")))
 
 
 def test_forward_and_gradients_have_shapes_and_flops() -> None:
     """Matmuls in matrix notation, all else with its indices."""
-    forward, backward = TWO_LAYER.tables
+    forward, backward = _two_layer().tables
 
     assert ["Y = x0 w1", "Y2 = Y w2", "ℒ = mean_b,k((Y2[b,k] − x1[b,k])^2)"] == [row.equation for row in forward.rows]
     assert [("(D, K)", "2·B·D·K"), ("(D, D)", "2·B·D²")] == [(row.shape, row.flops) for row in backward.rows if row.parameter]
@@ -42,7 +46,7 @@ def test_flops_have_their_sizes_in_the_order_of_the_dimensions() -> None:
 
 def test_the_gradient_of_an_input_is_not_computed() -> None:
     """∂ℒ/∂x0 = ∂ℒ/∂Y w1ᵀ would take 2·B·D² FLOP; x1 is read by no matmul. Both are named with their shapes."""
-    assert TWO_LAYER.notes == (
+    assert _two_layer().notes == (
         "Inputs: x0 (B, D), x1 (B, K).",
         "∂ℒ/∂x0 is not computed: inputs need no gradient. That saves 2·B·D² FLOP.",
     )
@@ -132,11 +136,12 @@ def test_a_model_without_equations_says_why() -> None:
 
 def test_a_page_without_room_for_the_equations_says_where_they_are() -> None:
     """One sentence instead of seven rows; the tables stay in the other formats."""
-    section = equations.elsewhere(TWO_LAYER, "two-layer")
+    section = equations.elsewhere(_two_layer(), "two-layer")
 
     assert ((), "the 7 equations are in the Markdown report, or on a terminal: napkin gradients two-layer") == (section.tables, section.why)
 
 
+@functools.cache
 def _convolution() -> ModelSection:
     """Of an image of height H and width W, averaged over both."""
     spec = calc.Spec(
@@ -149,12 +154,9 @@ def _convolution() -> ModelSection:
     return model_section(gradients(spec))
 
 
-CONVOLUTION = _convolution()
-
-
 def test_a_convolution_has_indices() -> None:
     """Σ_j,n,m X' W would not say what of X' is multiplied by what of W."""
-    rows = {row.equation.partition(" = ")[0]: row.equation.partition(" = ")[2] for table in CONVOLUTION.tables for row in table.rows}
+    rows = {row.equation.partition(" = ")[0]: row.equation.partition(" = ")[2] for table in _convolution().tables for row in table.rows}
 
     assert "Σ_j,n,m X'[b,j,h,w,n,m] 0.W[i,j,n,m] + bias[i]" == rows["Y[b,i,h,w]"]
     assert "Σ_b,h,w X'[b,j,h,w,n,m] ∂ℒ/∂Y[b,i,h,w]" == rows["∂ℒ/∂0.W[i,j,n,m]"]
@@ -178,7 +180,7 @@ def test_the_gradient_of_a_max_pool_divides_by_the_number_of_ties() -> None:
 
 def test_a_tensor_is_not_called_like_a_size() -> None:
     """The weight of module 0 is not W, which is the width of the image, nor is the mean H, which is its height."""
-    names = {row.equation.partition(" = ")[0].partition("[")[0] for table in CONVOLUTION.tables for row in table.rows}
+    names = {row.equation.partition(" = ")[0].partition("[")[0] for table in _convolution().tables for row in table.rows}
 
     assert "H1" in names
     assert not names & {"H", "W", "∂ℒ/∂H", "∂ℒ/∂W"}
@@ -186,7 +188,7 @@ def test_a_tensor_is_not_called_like_a_size() -> None:
 
 def test_an_element_outside_of_an_image_is_said_to_be_zero() -> None:
     """x[b,j,h+n-1,m+w-1] is read beyond the edge, where the convolution pads; j, n and m are of axes of 3, which is no size."""
-    assert CONVOLUTION.notation == (
+    assert _convolution().notation == (
         "In these equations: i is an index of c; every other index is of the axis in whose place it stands;"
         " an element outside its tensor is 0."
     )
@@ -204,12 +206,12 @@ def test_a_gradient_that_is_zero_says_why() -> None:
 
 def test_the_gradient_of_the_input_of_a_first_convolution_is_not_computed() -> None:
     """The matmul reads patches of x: 2·(3·3·3)·B·c·H·W FLOP are saved."""
-    assert "∂ℒ/∂x is not computed: inputs need no gradient. That saves 54·B·c·H·W FLOP." in CONVOLUTION.notes
+    assert "∂ℒ/∂x is not computed: inputs need no gradient. That saves 54·B·c·H·W FLOP." in _convolution().notes
 
 
 def test_flops_have_their_numbers_as_factors() -> None:
     """3 channels of 3 by 3 are summed over for each of B·c·H·W results."""
-    assert ["2·(3·3·3)·B·c·H·W"] * 2 == [row.flops for table in CONVOLUTION.tables for row in table.rows if row.flops]
+    assert ["2·(3·3·3)·B·c·H·W"] * 2 == [row.flops for table in _convolution().tables for row in table.rows if row.flops]
 
 
 def test_flops_have_their_digits_in_groups_of_three() -> None:

@@ -47,12 +47,21 @@ def _longer(chapter: Chapter, steps: tuple[StepView, ...]) -> Chapter:
     return replace(chapter, candidates=chapter.candidates * 10, steps=own)
 
 
-VERSIONS = tuple(lighter(_long()))
+@functools.cache
+def _versions() -> tuple[Page, ...]:
+    """The eight lighter ones."""
+    return tuple(lighter(_long()))
+
+
+@functools.cache
+def _written(version: int) -> str:
+    """The HTML of a lighter one."""
+    return html.write(_versions()[version])
 
 
 def test_each_version_is_lighter_than_the_one_before() -> None:
     """Eight pieces can be left out; the sample has no special case whose general form could be."""
-    sizes = [len(html.write(each)) for each in (_long(), *VERSIONS)]
+    sizes = [len(text) for text in (html.write(_long()), *map(_written, range(8)))]
 
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes) == 9
@@ -60,7 +69,7 @@ def test_each_version_is_lighter_than_the_one_before() -> None:
 
 def test_equations_are_shortened_before_they_are_left_out() -> None:
     """First to one block of each kind, then to matmuls; of steps, all that can be left out are."""
-    whole, kinds, _, matmuls, *_, shortest, without = (each.equations.tables for each in (_long(), *VERSIONS))
+    whole, kinds, _, matmuls, *_, shortest, without = (each.equations.tables for each in (_long(), *_versions()))
 
     assert ["Forward: block.1, as in block.2; with other sizes: block.3", "Forward: block.4"] == [table.title for table in kinds]
     assert [table.rows for table in kinds] == [whole[0].rows, whole[3].rows]
@@ -69,10 +78,10 @@ def test_equations_are_shortened_before_they_are_left_out() -> None:
     assert not without
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_links_of_a_lighter_page_lead_somewhere(version: Page) -> None:
+@pytest.mark.parametrize("version", range(8))
+def test_links_of_a_lighter_page_lead_somewhere(version: int) -> None:
     """No step refers to one that was left out."""
-    read = Reader(html.write(version))
+    read = Reader(_written(version))
     ids = {f"#{attributes['id']}" for _, attributes in read.elements if "id" in attributes}
 
     assert {a["href"] for _, a in read.elements if (a.get("href") or "").startswith("#")} <= ids
@@ -80,7 +89,7 @@ def test_links_of_a_lighter_page_lead_somewhere(version: Page) -> None:
 
 def test_a_lighter_page_says_where_the_rest_is() -> None:
     """Equations, candidates and steps are in the Markdown report."""
-    text = html.write(VERSIONS[-1])
+    text = _written(7)
 
     assert "are in the Markdown report, or on a terminal: napkin gradients" in text
     assert "peak candidates; the Markdown report has all" in text
@@ -89,7 +98,7 @@ def test_a_lighter_page_says_where_the_rest_is() -> None:
 
 def test_a_table_by_module_path_is_left_out_with_its_steps() -> None:
     """Where the steps are elsewhere, the number of terms is named beside the number of steps."""
-    *_, tables, _ = VERSIONS
+    *_, tables, _ = _versions()
     aside = next(chapter for chapter in tables.chapters if chapter.quantity == "activations.bytes")
 
     assert not aside.terms
@@ -108,7 +117,7 @@ def test_the_general_form_of_a_special_case_is_left_out() -> None:
 
 def test_a_report_takes_the_first_version_that_is_light_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole where it fits; the lightest where none does."""
-    texts = [html.write(each) for each in (_long(), *VERSIONS)]
+    texts = [html.write(_long()), *map(_written, range(8))]
     for limit, expected in ((len(texts[0].encode()) + 1, texts[0]), (len(texts[2].encode()) + 1, texts[2]), (1, texts[-1])):
         monkeypatch.setattr(jobs, "_MOST_BYTES", limit)
         assert jobs._html(_long(), PLAIN) == expected
@@ -118,5 +127,5 @@ def test_a_heavy_markdown_report_has_every_step(monkeypatch: pytest.MonkeyPatch)
     """It shows equations of one block of each kind alone, and leaves out nothing else."""
     monkeypatch.setattr(jobs, "_MOST_BYTES", 1)
 
-    assert jobs._markdown(_long(), PLAIN) == markdown.write(VERSIONS[0])
+    assert jobs._markdown(_long(), PLAIN) == markdown.write(_versions()[0])
     assert "Forward: block.2" in markdown.write(_long())
