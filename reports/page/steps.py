@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calc.derive.names import StepPlace
-from calc.derive.result import SUBSTITUTION, Step
+from calc.derive.result import PARTS, SUBSTITUTION, Step
 from calc.graph.step import ITERATION, LOSS, OPTIMIZER, TOP, bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
@@ -18,7 +18,7 @@ from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import PeakCandidateView, subscripted
+from reports.page.peak_candidates import PeakCandidateView
 from reports.typeset import expressions, numbers, paths
 from reports.typeset.escape import slug
 
@@ -67,7 +67,7 @@ def _step_view(number: str, step: Step, notation: StepNotation, *, last: bool) -
     return StepView(
         number=number,
         anchor=notation.anchors(_called(step)),
-        title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
+        title=step.title if moment is None else f"{moment.text}: {step.title}",
         rule=PageLink(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
         before=formula(before, braces=moment is None),
@@ -101,7 +101,7 @@ def _called(step: Step) -> str:
     module = ".".join(part for part in path.split(".") if part != "*")
     quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
     substitution = "substitute" if step.rule == SUBSTITUTION else ""
-    action = "sum" if step.rule == "sum over parts" else bare_name(step.rule) if path in (TOP, LOSS, OPTIMIZER, ITERATION) else ""
+    action = "sum" if step.rule == PARTS else bare_name(step.rule) if path in (TOP, LOSS, OPTIMIZER, ITERATION) else ""
     words = f"{quantity} {module} {place.detail} {substitution} {step.case and f'at {step.case}'} {action}"
     return "-".join(re.findall(r"[\w.]+", words, re.ASCII))
 
@@ -119,8 +119,8 @@ _SHORT = {
 def _sides(step: Step, moments: Mapping[Expression, PeakCandidateView], moment: PeakCandidateView | None) -> tuple[Expression, Expression]:
     """The two sides of a step, with the short name of each form that another step derives."""
     if moment is not None and moment.base is not None:
-        base = moment.base.name
-        return Sum((Labelled(base, f"as at {subscripted(base.name)}"), *moment.by_role)), Sum((base, *moment.change))
+        base = moment.base
+        return Sum((Labelled(base.name, f"as at {base.text}"), *moment.by_role)), Sum((base.name, *moment.change))
     after = named(step.after, moments)
     if not (is_maximum(step.before) and is_maximum(step.after)) or len(step.before.arguments) != len(step.after.arguments):
         return step.before, after
@@ -262,8 +262,8 @@ _LONG = 40  # characters of a reason that is written once in a chapter
 
 
 def _reason(view: StepView) -> tuple[object, ...]:
-    """Reason, rule and check, whichever part of the model they are of."""
-    because = view.because.replace(f" {view.title} ", " ")  # "the parts of bn1 are disjoint"
+    """Reason, rule and check, whichever part of the model they are of: the parts of every module are disjoint."""
+    because = "" if view.rule.words == PARTS else view.because
     return because, view.rule, view.badge, view.checked
 
 

@@ -30,7 +30,11 @@ class MadeFrom:
             return part or letter
         if self._is_output(node):
             return OUTPUT
+        if self._is_averaged_loss(node):
+            return "losses"
         match node.op:
+            case ir.Reduce("max" | "mean", _):
+                return "pooled"
             case ir.Split() | ir.Merge():
                 return self._of_view(node)
             case ir.Gather(_, coordinates, None) if all(isinstance(c, ir.Index) for c in coordinates):
@@ -69,12 +73,36 @@ class MadeFrom:
                 return f"{name}_split"
             case ir.Map(expr) if name == "index" and expr.is_Piecewise:
                 return f"{name}_wrapped"
+            case ir.Map() if self._is_output(node):
+                return OUTPUT
+            case ir.Contract() if parameter := self._read_parameter(node):
+                return f"{name}_{parameter}"
+            case ir.Map() if module := self._activated(node):
+                return f"{name}_{module}"
         return name
+
+    def _read_parameter(self, node: Node) -> str:
+        """The name of the one parameter of which a product reads a part, such as the matrices of the chosen experts; else empty."""
+        sources = [self._equations[index] for index in ir.sources(node.op)]
+        parts = [self._equations[source.op.source].op for source in sources if isinstance(source.op, ir.Gather)]
+        leaves = [op.name for op in parts if isinstance(op, ir.Leaf) and op.role == "parameter"]
+        return leaves[0].rpartition(".")[2] if len(leaves) == 1 else ""
+
+    def _activated(self, node: Node) -> str:
+        """The module whose result an activation outside that module takes; empty where there is none."""
+        sources = [self._equations[index] for index in ir.sources(node.op)]
+        paths = {source.module_path for source in sources if _is_inside(source.module_path, node.module_path)}
+        return paths.pop().rpartition(".")[2] if len(paths) == 1 and self._is_activation(node) else ""
 
     def _is_place(self, node: Node) -> bool:
         """Whether a tensor says where others are read."""
         readers = (reader.op for reader in self._readers.get(node.index, ()))
         return any(isinstance(op, ir.Gather) and ir.Pick in map(type, op.coordinates) and op.source != node.index for op in readers)
+
+    def _is_averaged_loss(self, node: Node) -> bool:
+        """Whether a tensor has what the loss function sums or averages."""
+        readers = self._readers.get(node.index, ())
+        return node.module_path == LOSS and bool(readers) and all(isinstance(reader.op, ir.Reduce) for reader in readers)
 
     def _is_output(self, node: Node) -> bool:
         """Whether all that reads a tensor is outside the module that computes it."""

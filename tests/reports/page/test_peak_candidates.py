@@ -71,7 +71,7 @@ def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(deriv
 
 def test_a_candidate_as_large_as_another_of_its_step_names_it() -> None:
     """M₂ has the bytes of M₁ in every role."""
-    first, second = (PeakCandidateView(Name(f"M_{i}"), live("a", 8)) for i in (1, 2))
+    first, second = (PeakCandidateView("M", i, live("a", 8)) for i in (1, 2))
 
     assert "as many bytes of each role are live as at M₁" == replace(second, base=first).because
 
