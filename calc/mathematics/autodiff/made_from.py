@@ -75,6 +75,8 @@ class MadeFrom:
                 return f"{name}_wrapped"
             case ir.Map() if self._is_output(node):
                 return OUTPUT
+            case ir.Reduce(kind, _):
+                return f"{name}_{kind}"
             case ir.Contract() if parameter := self._read_parameter(node):
                 return f"{name}_{parameter}"
             case ir.Map() if module := self._activated(node):
@@ -100,9 +102,9 @@ class MadeFrom:
         return any(isinstance(op, ir.Gather) and ir.Pick in map(type, op.coordinates) and op.source != node.index for op in readers)
 
     def _is_averaged_loss(self, node: Node) -> bool:
-        """Whether a tensor has what the loss function sums or averages."""
+        """Whether a tensor has what the loss function sums or averages to one number."""
         readers = self._readers.get(node.index, ())
-        return node.module_path == LOSS and bool(readers) and all(isinstance(reader.op, ir.Reduce) for reader in readers)
+        return node.module_path == LOSS and bool(readers) and all(isinstance(reader.op, ir.Reduce) and not reader.shape for reader in readers)
 
     def _is_output(self, node: Node) -> bool:
         """Whether all that reads a tensor is outside the module that computes it."""
