@@ -176,9 +176,7 @@ def _place(instant: Instant) -> str:
     return f", after {in_words(bare_name(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
-def _best(
-    derivation: Derivation, peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator
-) -> str:
+def _best(derivation: Derivation, peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator) -> str:
     """The change that lowers the peak most without making the step smaller, and the bounds below it, as sentences."""
     best = min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
     least = peak if best is None else min(best.peak, peak)

@@ -63,7 +63,7 @@ def _step_view(number: str, step: Step, notation: StepNotation, *, last: bool) -
     numbers_in = _numbers_in(product or after, {**notation.sizes, **_values(moments)})
     _require_equal(step, numbers_in)
     before = _without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before
-    before = by_operator(before, of_tensors=step.rule in _OF_TENSORS)
+    before = by_operator(before, of_equals=step.rule in _OF_EQUALS)
     return StepView(
         number=number,
         anchor=notation.anchors(_called(step)),
@@ -152,20 +152,20 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
-# Rules of steps whose labels are tensors of one parameter, of which several have its shape.
-_OF_TENSORS = ("optimizer state", "checkpoint")
+# Rules of steps that add tensors of one parameter, of which several have its shape, or parts of a module, of which several are alike.
+_OF_EQUALS = ("optimizer state", "checkpoint", PARTS)
 
 
-def by_operator(tree: Expression, *, of_tensors: bool = False) -> Expression:
+def by_operator(tree: Expression, *, of_equals: bool = False) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it, and with equal terms of one
-    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x). ``of_tensors``: equal terms without an operator are one too."""
+    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x). ``of_equals``: equal terms without an operator are one too."""
     if not isinstance(tree, Sum):
         return tree
     terms: list[Expression] = []
     last = ""
     for (operator, body), alike in itertools.groupby(tree.terms, _operator_and_body):
         group = [*alike]
-        joined = operator or (of_tensors and all(isinstance(term, Labelled) for term in group))
+        joined = operator or (of_equals and all(isinstance(term, Labelled) for term in group))
         if not joined:
             terms += group
         for some in _lines([term.label for term in group if joined and isinstance(term, Labelled)]):

@@ -110,9 +110,7 @@ class _TableHeads:
 
     def css(self) -> str:
         """For each class a rule that holds the name of column n in the variable ``--cn``."""
-        rules = (
-            "".join(f"--c{i}:{_css_string(name)};" for i, name in enumerate(names, 1) if name) for names in self._classes
-        )
+        rules = ("".join(f"--c{i}:{_css_string(name)};" for i, name in enumerate(names, 1) if name) for names in self._classes)
         return "".join(f".{css_class}{{{rule}}}" for css_class, rule in zip(self._classes.values(), rules, strict=True))
 
 

@@ -104,7 +104,9 @@ class MadeFrom:
     def _is_averaged_loss(self, node: Node) -> bool:
         """Whether a tensor has what the loss function sums or averages to one number."""
         readers = self._readers.get(node.index, ())
-        return node.module_path == LOSS and bool(readers) and all(isinstance(reader.op, ir.Reduce) and not reader.shape for reader in readers)
+        return (
+            node.module_path == LOSS and bool(readers) and all(isinstance(reader.op, ir.Reduce) and not reader.shape for reader in readers)
+        )
 
     def _is_output(self, node: Node) -> bool:
         """Whether all that reads a tensor is outside the module that computes it."""

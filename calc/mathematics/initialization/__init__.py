@@ -132,9 +132,7 @@ def _parts(program: Program, states: list[State], sizes: Mapping[str, int]) -> l
     return [_part(path, states[value], called, inside, sizes) for path, value in inner_first]
 
 
-def _part(
-    module_path: str, state: State, called: Mapping[str, str], inside: Collection[str], sizes: Mapping[str, int]
-) -> ModuleVariance:
+def _part(module_path: str, state: State, called: Mapping[str, str], inside: Collection[str], sizes: Mapping[str, int]) -> ModuleVariance:
     """``inside``: names of the second moments that no module's result has."""
     if isinstance(state, Moments):
         closed = _simplified(state.closed, state.second, sizes)

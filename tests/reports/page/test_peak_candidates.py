@@ -208,5 +208,5 @@ def test_equal_tensors_of_one_parameter_are_one_term() -> None:
     tensors = Sum(tuple(Labelled(body, label) for body, label in ((size, "exp_avg"), (size, "exp_avg_sq"), (Number(4), "step"))))
 
     joined = Sum((Labelled(Product((Number(2), *size.factors)), "exp_avg, exp_avg_sq"), Labelled(Number(4), "step")))
-    assert joined == by_operator(tensors, of_tensors=True)
+    assert joined == by_operator(tensors, of_equals=True)
     assert tensors == by_operator(tensors)
