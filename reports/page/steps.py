@@ -153,7 +153,7 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
 
 
 # Rules of steps that add tensors of one parameter, of which several have its shape, or parts of a module, of which several are alike.
-_OF_EQUALS = ("optimizer state", "checkpoint", PARTS)
+_OF_EQUALS = ("optimizer state", "checkpoint", "correction", PARTS)
 
 
 def by_operator(tree: Expression, *, of_equals: bool = False) -> Expression:

@@ -157,6 +157,9 @@ class MadeFrom:
             return "top"
         slices = [reader.index for reader in self._readers.get(source.index, ()) if _is_part(reader)]
         whole = self._of_view(node)
+        place_of_one = _selected(node)
+        if place_of_one and whole != HIDDEN:
+            return f"{whole}_{place_of_one}"
         return f"{whole}_{slices.index(node.index) + 1}" if len(slices) > 1 and whole != HIDDEN and node.index in slices else whole
 
     def _of_pick(self, source: Node, coordinates: Sequence[ir.Index | ir.Pick]) -> str:
@@ -199,6 +202,17 @@ def _is_part(node: Node) -> bool:
         return False
     shifts = [c.expr - place(i) for i, c in enumerate(node.op.coordinates) if isinstance(c, ir.Index)]
     return len(shifts) == len(node.shape) == len(node.op.coordinates) and sum(s != 0 for s in shifts) <= 1
+
+
+def _selected(node: Node) -> int:
+    """The place, from 1 on, of the one element of an axis that a slice takes, all other axes whole: 2 for P[b,1]; else 0."""
+    if not isinstance(node.op, ir.Gather) or node.op.fill is not None:
+        return 0
+    at = [c.expr for c in node.op.coordinates if isinstance(c, ir.Index)]
+    numbers = [int(expr) for expr in at if expr.is_Integer]
+    others = [expr for expr in at if not expr.is_Integer]
+    whole = len(at) == len(node.op.coordinates) and others == [place(i) for i in range(len(others))]
+    return numbers[0] + 1 if len(numbers) == 1 and whole else 0
 
 
 def _is_inside(path: str, module_path: str) -> bool:

@@ -120,7 +120,10 @@ def test_a_long_model_names_the_command(monkeypatch) -> None:
     """Its equations are not cut."""
     monkeypatch.setattr(equations, "MOST", 3)
 
-    assert "there are 7 equations: napkin gradients two-layer prints them" == model_section(gradients(calc.load("two-layer"))).why
+    assert (
+        "there are 7 equations: napkin gradients my.py:TWO prints them"
+        == model_section(gradients(calc.load("two-layer")), model="my.py:TWO").why
+    )
 
 
 def test_a_model_without_equations_says_why() -> None:
@@ -132,7 +135,7 @@ def test_a_model_without_equations_says_why() -> None:
 
 def test_a_page_without_room_for_the_equations_says_where_they_are() -> None:
     """One sentence instead of seven rows; the tables stay in the other formats."""
-    section = equations.elsewhere(TWO_LAYER, "two-layer")
+    section = equations.elsewhere(replace(TWO_LAYER, model="two-layer"))
 
     assert ((), "the 7 equations are in the Markdown report, or on a terminal: napkin gradients two-layer") == (section.tables, section.why)
 
