@@ -207,9 +207,14 @@ def _capitalized(text: str) -> str:
 def caution(change: StepChange, derivation: Derivation) -> str:
     """What a change does to the training itself, as a sentence; empty where it only moves memory. bf16 has 8 significant bits: half the
     distance to the next number is at least 2⁻⁹ of a weight."""
-    if change.options.get("precision") != "bf16" or derivation.options.get("mode", TRAIN) != TRAIN:
+    if derivation.options.get("mode", TRAIN) != TRAIN:
         return ""
-    return "It also changes the training: in bf16 an update below 2⁻⁹ of its weight is rounded away."
+    if change.options.get("precision") == "bf16":
+        return "It also changes the training: in bf16 an update below 2⁻⁹ of its weight is rounded away."
+    if BATCH in change.sizes and any("batch_norm" in row.operator for row in derivation.coverage):
+        count = numbers.integer(change.sizes[BATCH])
+        return f"It also changes the training: batch norm then normalizes by the mean and variance of {count} examples."
+    return ""
 
 
 def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:

@@ -43,6 +43,10 @@ class MadeFrom:
                 return self._of_pick(self._equations[source], coordinates)
             case ir.Gather():
                 return "padded"
+            case ir.Concatenate(parts) if rotated := self._of_halves(parts):
+                return f"{rotated}_rotated"
+            case ir.Map(expr, (operand,)) if expr == -argument(0) and self._called.get(operand.node):
+                return f"minus_{self._called[operand.node]}"
             case ir.Order():
                 return "order"
             case ir.Scatter():
@@ -144,7 +148,11 @@ class MadeFrom:
         return called or HIDDEN
 
     def _of_slice(self, node: Node) -> str:
-        readers = self._readers.get(node.index, ())
+        readers, source, whole = self._readers.get(node.index, ()), self._source(node), self._of_view(node)
+        if isinstance(source.op, ir.Order):
+            return "top"
+        if _selected(node) and whole != HIDDEN:
+            return f"{whole}_{_selected(node)}"
         if any(self._is_activation(reader) for reader in readers):
             return "gate"
         if any(self._is_gated(reader) for reader in readers):
@@ -152,15 +160,24 @@ class MadeFrom:
         named = [reader.name for reader in readers if isinstance(reader.op, ir.Split | ir.Merge)]
         if len(readers) == len(named) == 1 and named[0]:
             return named[0].lower()
-        source = self._source(node)
-        if isinstance(source.op, ir.Order):
-            return "top"
         slices = [reader.index for reader in self._readers.get(source.index, ()) if _is_part(reader)]
-        whole = self._of_view(node)
-        place_of_one = _selected(node)
-        if place_of_one and whole != HIDDEN:
-            return f"{whole}_{place_of_one}"
         return f"{whole}_{slices.index(node.index) + 1}" if len(slices) > 1 and whole != HIDDEN and node.index in slices else whole
+
+    def _of_halves(self, parts: Sequence[int]) -> str:
+        """The name of the tensor whose slices, one of them with the other sign, are put together again: q of [−q_2; q_1]."""
+        signed = [self._signed(part) for part in parts]
+        slices = [part for part, _ in signed if isinstance(part.op, ir.Gather) and _is_part(part)]
+        of_one = len(slices) == len(parts) and len({ir.sources(part.op)[0] for part in slices}) == 1
+        whole = self._of_view(slices[0]) if of_one and {sign for _, sign in signed} == {1, -1} else HIDDEN
+        return "" if whole == HIDDEN else whole
+
+    def _signed(self, index: int) -> tuple[Node, int]:
+        """The tensor that another one is a view of, or the negative of, and the sign."""
+        node, sign = self._equations[index], 1
+        while isinstance(node.op, ir.Hold) or (isinstance(node.op, ir.Map) and node.op.expr in (argument(0), -argument(0))):
+            sign = -sign if isinstance(node.op, ir.Map) and node.op.expr == -argument(0) else sign
+            node = self._equations[ir.sources(node.op)[0]]
+        return node, sign
 
     def _of_pick(self, source: Node, coordinates: Sequence[ir.Index | ir.Pick]) -> str:
         if isinstance(source.op, ir.Leaf) and source.op.role == "parameter":
