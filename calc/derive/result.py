@@ -39,6 +39,7 @@ class StepCheck:
 
 
 SUBSTITUTION = "substitution"  # the rule of a step that replaces a dimension by its definition
+PARTS = "sum over parts"  # the rule of a step that adds the disjoint parts of a module
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from calc.derive.names import PeakPlace, StepPlace, WorkKind
 from calc.derive.peak import PeakCandidate, place_of
 from calc.derive.quantities import QUANTITIES
 from calc.derive.reasons import Reasons
-from calc.derive.result import SUBSTITUTION, Step, StepCheck, StepReason
+from calc.derive.result import PARTS, SUBSTITUTION, Step, StepCheck, StepReason
 from calc.errors import NapkinError
 from calc.graph.step import bare_name
 from calc.symbolic import tree as display
@@ -182,7 +182,7 @@ class StepMaker:
             elif len(below) == 1:
                 parts += below
             else:
-                why = StepReason("sum over parts", f"the parts of {child.path} are disjoint, so they add")
+                why = StepReason(PARTS, f"the parts of {child.path} are disjoint, so they add")
                 parts.append(self._sum(quantity, StepPlace(child.path), below, why))
         return parts
 
@@ -213,7 +213,7 @@ class StepMaker:
         return _Part(f"{path}, {count} {f'call{plural} of {of}' if operators else f'tensor{plural} in all'}", shown, total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
-        disjoint = StepReason("sum over parts", "the parts of a layer are disjoint, so they add")
+        disjoint = StepReason(PARTS, "the parts of a layer are disjoint, so they add")
         layer = self._sum(quantity, StepPlace(path, "one layer"), below, disjoint) if len(below) > 1 else below[0]
         number = self._children(prefix)
         upper = self._tree(self.analysis.fold(number))

@@ -32,12 +32,13 @@ class StaticSize:
 
 
 def static_sizes(program: Program) -> tuple[StaticSize, ...]:
-    """The static sizes above 1 of a forward, in order of appearance, without trip counts that are numbers in it only."""
+    """The static sizes above 1 of a forward, in order of appearance, without trip counts that are numbers in it only: such a number of an
+    input, as of 64 words that a loop reads one by one, is the count; that of a parameter is not."""
     leaves, made = _leaves(program), _made(program)
     return tuple(
         StaticSize(number, leaves.get(number, ()), *made.get(number, (None, (), ())))
         for number in dict.fromkeys([*leaves, *made])
-        if number in leaves or number not in program.fixed.values()
+        if number not in program.fixed.values() or any(leaf.role != "input" for leaf, _ in leaves.get(number, ()))
     )
 
 

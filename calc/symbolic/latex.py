@@ -85,6 +85,8 @@ def labelled_rows(tree: Expression, *, braces: bool = True) -> tuple[Row, ...]:
     labels = [t.text if isinstance(t, Labelled) else "" for t in terms]
     if not any(labels) or (braces and 1 < len(terms) <= BRACED_TERMS and max(map(len, labels)) <= BRACED_LABEL and not _wide(terms)):
         return ()
+    if len(terms) == 1:
+        return ((pieces(_unlabelled(terms[0])), labels[0]),)  # nothing is added to it: no brackets
     return tuple((tuple(_split(_unlabelled(t), first=i == 0)), label) for i, (t, label) in enumerate(zip(terms, labels, strict=True)))
 
 

@@ -178,8 +178,8 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
     return peak_levers(derivation, changed)
 
 
-def equations(derivation: Derivation, progress: Progress) -> ModelSection:
-    """The forward and the gradients as equations; else why there are none."""
+def equations(derivation: Derivation, progress: Progress, model: str = "") -> ModelSection:
+    """The forward and the gradients as equations; else why there are none. ``model``: what a command calls the model."""
     from calc.mathematics.autodiff.derived import derived
     from calc.mathematics.gradients import traced
     from calc.options import TRAIN, Options
@@ -196,7 +196,7 @@ def equations(derivation: Derivation, progress: Progress) -> ModelSection:
         program = traced(derivation.spec, options=Options(attention=attention), progress=progress)
         numbers = static_size_table(program)
         progress("deriving gradients")
-        return model_section(derived(program), mode=mode, numbers=numbers)
+        return model_section(derived(program), mode=mode, numbers=numbers, model=model or derivation.model)
     except NapkinError as error:
         return model_section(None, str(error), numbers=numbers)
 

@@ -134,10 +134,11 @@ def _content(request: Request, choices: ReportChoices, progress: Progress) -> Pa
 
 def _equations(request: Request, derivation: Derivation, progress: Progress, matmuls: bool, elsewhere: bool) -> ModelSection:
     """The equations of the model: all, the ``matmuls``, or none where the command that prints them is named."""
-    command = f"napkin gradients {shlex.quote(request.written or request.model)}"
+    model = shlex.quote(request.written or request.model)
+    command = f"napkin gradients {model}"
     if elsewhere:
         return replace(NO_EQUATIONS, why=f"{command} prints them")
-    section = job.equations(derivation, progress)
+    section = job.equations(derivation, progress, model)
     return matmuls_only(one_of_each_kind(section), f"{command} prints all equations") if matmuls else section
 
 

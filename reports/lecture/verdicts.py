@@ -18,7 +18,7 @@ VERDICTS = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG, CONVENTION, UNCHECKE
 
 STANDS = (HOLDS, ROUNDED, APPROXIMATE, CONVENTION)  # verdicts of claims that may hold in a contradiction
 
-COMPUTATION, SOURCE, JUDGEMENT = "computation", "source", "judgement"
+COMPUTATION, SOURCE, JUDGMENT = "computation", "source", "judgment"
 
 Number = int | float | Fraction
 FindingValue = int | float | Fraction | str | bool
@@ -27,7 +27,7 @@ NEAR = Fraction(1, 20)
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
-    """The result for a claim. ``value``: the correct value, in ``unit``. ``rests_on``: computation, source or judgement."""
+    """The result for a claim. ``value``: the correct value, in ``unit``. ``rests_on``: computation, source or judgment."""
 
     verdict: str
     value: FindingValue
@@ -118,12 +118,12 @@ def readings(
 
 def convention(fits: bool, value: FindingValue, because: str, by: str, *, unit: str = "") -> ClaimFinding:
     """A finding on a choice of words or of what to count. ``fits``: no computed number contradicts it."""
-    return ClaimFinding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgement: a choice, not a fact)", by, JUDGEMENT)
+    return ClaimFinding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgment: a choice, not a fact)", by, JUDGMENT)
 
 
 def unchecked(value: FindingValue, because: str, by: str, *, unit: str = "") -> ClaimFinding:
     """A finding on a claim that cannot be computed here, with the reason and what can be computed."""
-    return ClaimFinding(UNCHECKED, value, unit, because, by, JUDGEMENT)
+    return ClaimFinding(UNCHECKED, value, unit, because, by, JUDGMENT)
 
 
 _BY_DEGREE = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG)

@@ -75,7 +75,7 @@ MEANINGS = {
     APPROXIMATE: "the error is at most 5 %, for rules of thumb 25 %; or the claim is right up to a stated factor",
     MISLEADING: "literally true but misleading; or one part true and another false",
     WRONG: "the computed value contradicts it",
-    CONVENTION: "a choice of words or a judgement that no computed value contradicts",
+    CONVENTION: "a choice of words or a judgment that no computed value contradicts",
     UNCHECKED: "cannot be computed here; the reason gives what can be",
 }
 

@@ -52,7 +52,7 @@ from reports.page.equations import NO_EQUATIONS, ModelSection
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
 from reports.page.model import Chapter, Command, FormulaPieces, TypesetFormula
-from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
+from reports.page.parts import ANSWERS, UNCHECKED, badge, chapter_anchor, formula, meaning_in, or_unknown, sentence, sizes_text
 from reports.page.peak import TARGET, PeakStory, peak_story
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
@@ -346,7 +346,7 @@ def _symbols(
     derivation: Derivation, chosen: Mapping[str, int], sizes: Mapping[str, int], used: Collection[str], layers: bool
 ) -> tuple[SymbolRow, ...]:
     """A row for each symbol that is ``used``, and for the index of ``layers``."""
-    rows = [_symbol(dim, chosen) for dim in derivation.dims if dim.name in used]
+    rows = [_symbol(dim, derivation, chosen) for dim in derivation.dims if dim.name in used]
     declared_names = {dim.name for dim in derivation.dims}
     rows += [_undeclared(name, sizes) for name in sorted(set(used) - declared_names)]
     for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step.after))).items():
@@ -358,14 +358,14 @@ def _symbols(
     return tuple(rows)
 
 
-def _symbol(dim: TracedDim, chosen: Mapping[str, int]) -> SymbolRow:
+def _symbol(dim: TracedDim, derivation: Derivation, chosen: Mapping[str, int]) -> SymbolRow:
     if dim.name in chosen:
         source = "given"
     elif dim.expr is not None:
         source = f"{'always' if dim.tied else 'by default'} {plain.plain_text(dim.expr)}"
     else:
         source = "the model's default"
-    return SymbolRow(formula(Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)
+    return SymbolRow(formula(Name(dim.name)), meaning_in(dim, derivation), "count", numbers.integer(dim.value), source)
 
 
 def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:

@@ -16,7 +16,7 @@ from calc.symbolic.expression import Expression, Piecewise, walk
 from calc.symbolic.tree import displayed, factored, is_maximum
 from reports.page.model import CandidateRow, Chapter, PageLink, StepView, TermRow, TypesetFormula
 from reports.page.parts import alike_rows, at_hand, badge, capitalized, chapter_anchor, formula, reasons_once, several
-from reports.page.peak_candidates import PeakCandidates, PeakCandidateView, subscripted
+from reports.page.peak_candidates import PeakCandidates, PeakCandidateView
 from reports.page.steps import Anchors, StepNotation, merged, named, step_views
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
@@ -290,5 +290,5 @@ def _candidate(
     for step, view in zip(steps, views, strict=True):
         if step.after in moments and step.place == candidate.at and step.value == candidate.value:
             change = view.after if view.tabled else None
-            return CandidateRow(at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
+            return CandidateRow(at, moments[step.after].text, view.anchor, change, value, parts, largest)
     return CandidateRow(at, "", "", formula(at_hand(candidate.expr, derivation)), value, parts, largest)

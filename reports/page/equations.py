@@ -85,12 +85,14 @@ def _is_range(layers: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ModelSection:
-    """The forward and the gradients as equations. ``why``: why there are none. ``numbers``: sizes that are no symbols."""
+    """The forward and the gradients as equations. ``why``: why there are none. ``numbers``: sizes that are no symbols. ``model``: what a
+    command calls the model."""
 
     tables: tuple[EquationTable, ...]
     notes: tuple[str, ...]
     why: str
     numbers: StaticSizeTable = NO_STATIC_SIZES
+    model: str = ""
 
     @property
     def title(self) -> str:
@@ -116,16 +118,18 @@ MOST = 1000  # equations of a report; of a longer model, the command is named in
 NO_EQUATIONS = ModelSection((), (), "they were not derived")
 
 
-def model_section(derived: Derived | None, why: str = "", mode: str = TRAIN, numbers: StaticSizeTable = NO_STATIC_SIZES) -> ModelSection:
-    """The equations of a model. Without them, ``why`` says why."""
+def model_section(
+    derived: Derived | None, why: str = "", mode: str = TRAIN, numbers: StaticSizeTable = NO_STATIC_SIZES, model: str = ""
+) -> ModelSection:
+    """The equations of a model, which a command calls ``model``. Without them, ``why`` says why."""
     if derived is None:
         return ModelSection((), (), why, numbers)
     tables = tuple(_tables(derived, mode))
     count = sum(len(table.rows) for table in tables)
     if count > MOST:
-        why = f"there are {several(count, 'equation')}: napkin gradients {derived.program.model} prints them"
-        return ModelSection((), (), why, numbers)
-    return ModelSection(tables, tuple(_notes(derived, mode, numbers)), "", numbers)
+        why = f"there are {several(count, 'equation')}: napkin gradients {model} prints them"
+        return ModelSection((), (), why, numbers, model)
+    return ModelSection(tables, tuple(_notes(derived, mode, numbers)), "", numbers, model)
 
 
 def one_of_each_kind(section: ModelSection) -> ModelSection:
@@ -160,11 +164,11 @@ def matmuls_only(section: ModelSection, others: str) -> ModelSection:
     return replace(section, tables=tuple(table for table in tables if table.rows), notes=(*section.notes, note))
 
 
-def elsewhere(section: ModelSection, model: str) -> ModelSection:
+def elsewhere(section: ModelSection) -> ModelSection:
     """The section of a page that has no room for the equations: it says where they are."""
     count = sum(len(table.rows) for table in section.tables)
-    why = f"the {several(count, 'equation')} are in the Markdown report, or on a terminal: napkin gradients {model}"
-    return ModelSection((), (), why, section.numbers)
+    why = f"the {several(count, 'equation')} are in the Markdown report, or on a terminal: napkin gradients {section.model}"
+    return replace(section, tables=(), notes=(), why=why)
 
 
 def _tables(derived: Derived, mode: str) -> Iterator[EquationTable]:

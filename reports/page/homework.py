@@ -15,7 +15,7 @@ from calc.units import Unit
 from reports.page.conventions import STEPS, options_in_words
 from reports.page.inputs import Inputs
 from reports.page.model import TypesetFormula
-from reports.page.parts import formula
+from reports.page.parts import formula, meaning_in
 from reports.typeset.numbers import amount, integer, percent, significant
 from reports.typeset.wording import sentence, several, sizes_text, undivided
 
@@ -93,7 +93,7 @@ def build(derivation: Derivation, exercises: Sequence[Exercise], inputs: Inputs,
         subtitle=f"{several(len(exercises), 'question')} on resources, each with its answer" if solved else "Questions on resources",
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted,
-        given=tuple((formula(tree.parse(dim.name)), dim.meaning, integer(dim.value)) for dim in derivation.dims),
+        given=tuple((formula(tree.parse(dim.name)), meaning_in(dim, derivation), integer(dim.value)) for dim in derivation.dims),
         conventions=tuple(_conventions(derivation)),
         exercises=tuple(views),
         sections=SECTIONS,

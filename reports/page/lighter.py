@@ -37,7 +37,7 @@ def _lighter(page: Page) -> Iterator[Page]:
     page = replace(page, chapters=tuple(map(_without_table, page.chapters)))
     yield page
     if page.equations.tables:
-        yield replace(page, equations=elsewhere(page.equations, page.model))
+        yield replace(page, equations=elsewhere(page.equations))
 
 
 def _without_table(chapter: Chapter) -> Chapter:

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from calc.dimensions import MEANINGS
+from calc.graph.step import bare_name
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Labelled, Number, Product, Sum, walk
 from calc.symbolic.tree import factored, parse
@@ -25,6 +27,20 @@ from reports.typeset.wording import sizes_text as sizes_text
 if TYPE_CHECKING:
     from calc.derive.compare import Comparison
     from calc.derive.result import Derivation, QuantityTerm
+    from calc.graph.guards import TracedDim
+
+_OF_ATTENTION = ("h", "g", "k")  # letters whose usual meanings are of attention: its heads and their width
+
+
+def meaning_in(dim: TracedDim, derivation: Derivation) -> str:
+    """What a dimension means. In a step without attention a letter of attention has no usual meaning: h can be the width of an LSTM."""
+    usual = dim.name in _OF_ATTENTION and dim.meaning == MEANINGS[dim.name]
+    return f"dimension {dim.name}" if usual and not _has_attention(derivation) else dim.meaning
+
+
+def _has_attention(derivation: Derivation) -> bool:
+    return any("scaled_dot_product" in row.operator or bare_name(row.operator) == "_softmax" for row in derivation.coverage)
+
 
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),

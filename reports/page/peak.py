@@ -176,9 +176,7 @@ def _place(instant: Instant) -> str:
     return f", after {in_words(bare_name(instant.operator), instant.module_path)}" if instant.operator else ""
 
 
-def _best(
-    derivation: Derivation, peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator
-) -> str:
+def _best(derivation: Derivation, peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator) -> str:
     """The change that lowers the peak most without making the step smaller, and the bounds below it, as sentences."""
     best = min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
     least = peak if best is None else min(best.peak, peak)
@@ -193,21 +191,30 @@ def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:
     if best.peak >= peak:
         return "None of the changes below whose peak is derived exactly."
     fits = f" It then fits {capacity(board.memory)}." if peak > board.memory >= best.peak else ""
-    return f"{_as_beginning(change_words(best.change))}, to {bytes_text(best.peak)} ({difference(best.peak, peak)}).{fits}"
+    return f"{_sentence_of(best.change)}, to {bytes_text(best.peak)} ({difference(best.peak, peak)}).{fits}"
 
 
-def _as_beginning(words: str) -> str:
-    """``words`` with a capital letter, but for the name of a number format: bf16."""
-    is_name = any(letter.isdigit() for letter in words.partition(" ")[0])
-    return words if is_name else f"{words[0].upper()}{words[1:]}"
+def _sentence_of(change: StepChange) -> str:
+    """A change as the beginning of a sentence: with a capital letter, but for the name of a number format."""
+    first, *others = _words(change)
+    return " and ".join((first.text if first.is_name else _capitalized(first.text), *(words.text for words in others)))
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def caution(change: StepChange, derivation: Derivation) -> str:
     """What a change does to the training itself, as a sentence; empty where it only moves memory. bf16 has 8 significant bits: half the
     distance to the next number is at least 2⁻⁹ of a weight."""
-    if change.options.get("precision") != "bf16" or not trains(derivation.options):
+    if not trains(derivation.options):
         return ""
-    return "It also changes the training: in bf16 an update below 2⁻⁹ of its weight is rounded away."
+    if change.options.get("precision") == "bf16":
+        return "It also changes the training: in bf16 an update below 2⁻⁹ of its weight is rounded away."
+    if BATCH in change.sizes and any("batch_norm" in row.operator for row in derivation.coverage):
+        count = numbers.integer(change.sizes[BATCH])
+        return f"It also changes the training: batch norm then normalizes by the mean and variance of {count} examples."
+    return ""
 
 
 def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
@@ -216,7 +223,7 @@ def _lower(bounds: Sequence[_BoundedChange], least: int) -> str:
     if not lowest:
         return ""
     listed = " and ".join(f"{bound.change} (not below {bytes_text(bound.least)})" for bound in lowest.values())
-    return _as_beginning(f"{listed} may lower it more.")
+    return _capitalized(f"{listed} may lower it more.")
 
 
 def _row(lever: PeakLever, peak: int, derivation: Derivation, board: Accelerator) -> LeverRow:
@@ -246,24 +253,34 @@ def difference(to: int, of: int) -> str:
 
 def change_words(change: StepChange) -> str:
     """A change of a step in words."""
-    return " and ".join(_words(change))
+    return " and ".join(words.text for words in _words(change))
 
 
-def _words(change: StepChange) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _ChangeWords:
+    """A part of a change in words. ``is_name``: it begins with a name, whose first letter stays small in a sentence: bf16, a size."""
+
+    text: str
+    is_name: bool = False
+
+
+def _words(change: StepChange) -> Iterator[_ChangeWords]:
     if "accumulation" in change.options:
-        yield f"{change.options['accumulation']} micro-batches of {BATCH}{NBSP}={NBSP}{numbers.integer(change.sizes[BATCH])} per step"
+        batch = f"{BATCH}{NBSP}={NBSP}{numbers.integer(change.sizes[BATCH])}"
+        yield _ChangeWords(f"{change.options['accumulation']} micro-batches of {batch} per step")
     elif change.sizes:
-        yield ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(size)}" for name, size in change.sizes.items())
+        sizes = ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(size)}" for name, size in change.sizes.items())
+        yield _ChangeWords(sizes, is_name=True)
     for name, choice in change.options.items():
         if name != "accumulation":
-            yield _OPTIONS.get((name, choice), f"{name} {choice}")
+            yield _OPTIONS.get((name, choice), _ChangeWords(f"{name} {choice}"))
 
 
 _OPTIONS = {
-    ("precision", "bf16-autocast"): "bf16 autocast",
-    ("precision", "bf16"): "bf16 for everything",
-    ("checkpointing", "block"): "activation checkpointing of every block",
-    ("implementation", "fused"): "fused optimizer",
+    ("precision", "bf16-autocast"): _ChangeWords("bf16 autocast", is_name=True),
+    ("precision", "bf16"): _ChangeWords("bf16 for everything", is_name=True),
+    ("checkpointing", "block"): _ChangeWords("activation checkpointing of every block"),
+    ("implementation", "fused"): _ChangeWords("fused optimizer"),
 }
 
 

@@ -7,7 +7,7 @@ are allocated or freed between them: the difference is short, and it decides whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.derive.live_bytes import Instant, Timeline
@@ -17,17 +17,30 @@ from calc.symbolic.expression import Expression, Labelled, Name, Negative, Numbe
 from calc.symbolic.tree import is_maximum, scaled
 
 _LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclass(frozen=True, slots=True)
 class PeakCandidateView:
-    """A peak candidate and the step that derives it. With a ``base``: it is ``base`` plus ``change``, by role in ``by_role``."""
+    """A peak candidate and the step that derives it, M₁₂ by its ``letter`` and ``number``. With a ``base``: it is ``base`` plus ``change``,
+    by role in ``by_role``."""
 
-    name: Name
+    letter: str
+    number: int
     step: Step
     base: PeakCandidateView | None = None
     by_role: tuple[Labelled, ...] = ()
     change: tuple[Expression, ...] = ()
+
+    @property
+    def name(self) -> Name:
+        """The short name in formulas."""
+        return Name(f"{self.letter}_{self.number}")
+
+    @property
+    def text(self) -> str:
+        """The short name as text: ``M₁₂``."""
+        return self.letter + str(self.number).translate(_SUBSCRIPTS)
 
     @property
     def because(self) -> str:
@@ -35,7 +48,7 @@ class PeakCandidateView:
         if self.base is not None and not self.by_role:
             if (self.step.quantity, self.base.step.quantity) == ("memory.peak.first_step", "memory.peak"):
                 return "the first step has the same storages live here as the second"
-            return f"as many bytes of each role are live as at {subscripted(self.base.name.name)}"
+            return f"as many bytes of each role are live as at {self.base.text}"
         return "the two candidates differ by what is live at only one of them"
 
 
@@ -55,7 +68,7 @@ class PeakCandidates:
             for item in sorted(items, key=lambda item: -derived[item].value):
                 step = derived[item]
                 own = self._numbered(monomials(step.after))
-                candidates[item] = self._described(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(candidates) + 1}"), step, own)
+                candidates[item] = self._described(len(candidates) + 1, step, own)
                 self._distinct.append((candidates[item], own))
         return candidates
 
@@ -63,22 +76,18 @@ class PeakCandidates:
         """Products as numbers, which compare faster than trees: every pair of a hundred candidates is compared."""
         return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
 
-    def _described(self, name: Name, step: Step, own: _Numbered) -> PeakCandidateView:
+    def _described(self, number: int, step: Step, own: _Numbered) -> PeakCandidateView:
         """As its difference from the nearest earlier candidate, if that is short; else in full."""
         away, base = min(((_apart(own, base_terms), m) for m, base_terms in self._distinct), key=lambda pair: pair[0], default=(0, None))
+        candidate = PeakCandidateView(_LETTERS.get(step.quantity, "M"), number, step)
         if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
-            return PeakCandidateView(name, step)
+            return candidate
         change = _difference(monomials(step.after), monomials(base.step.after))
         by_role = _by_role(step, base.step)
         if _total(by_role.values()) != change:
-            return PeakCandidateView(name, step)  # the roles do not sum to the named form, so there is a step in between
-        return PeakCandidateView(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
-
-
-def subscripted(name: str) -> str:
-    """``M_12`` as text: M₁₂."""
-    letter, _, digits = name.partition("_")
-    return letter + digits.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+            return candidate  # the roles do not sum to the named form, so there is a step in between
+        labelled = tuple(Labelled(_sum(role_change), role) for role, role_change in by_role.items())
+        return replace(candidate, base=base, by_role=labelled, change=tuple(_terms(change)))
 
 
 def letters(names: Iterable[str]) -> dict[str, str]:

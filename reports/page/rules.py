@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calc.derive.result import Step
+from calc.derive.result import PARTS, Step
 from reports.page import rule_table
 from reports.page.parts import rule_anchor, several
 
@@ -58,7 +58,7 @@ STEP_RULES: Mapping[str, RuleStatement] = {
         "A storage in the state dict of the model or the optimizer is written once, at its full size.", STEPS, "the traced step"
     ),
     "sum": _step("A quantity is the sum of its parts: each operator and tensor is in exactly one.", STEPS),
-    "sum over parts": _step("The parts of a module are disjoint, so their tensors and operators add; like terms are collected.", STEPS),
+    PARTS: _step("The parts of a module are disjoint, so their tensors and operators add; like terms are collected.", STEPS),
     "sum over operators": _step("The operators of one module add; like terms are collected.", STEPS),
     "sum over layers": _step("Equal layers have equal tensors and operators: their sum is their number times one of them.", STEPS),
     "live storages by role": _step("Live bytes are those of the storages allocated and not yet freed.", STEPS, "the traced step"),

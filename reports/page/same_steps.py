@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from calc.derive.result import PARTS, SUBSTITUTION
 from calc.symbolic.marks import as_latex
 from reports.page.model import Chapter, PageLink, SameSteps, StepDifference, StepView
 
 _MOST = 2  # differences that are read more easily than the steps
 _FEWEST = 4  # steps that are worth a reference
-_OF_SEVERAL = frozenset({"sum", "sum over parts", "sum over layers", "substitution"})  # rules of steps that are of no single tensor
+_OF_SEVERAL = frozenset({"sum", PARTS, "sum over layers", SUBSTITUTION})  # rules of steps that are of no single tensor
 
 
 def with_steps_once(chapters: Iterable[Chapter]) -> Iterator[Chapter]:

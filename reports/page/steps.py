@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calc.derive.names import StepPlace
-from calc.derive.result import SUBSTITUTION, Step
+from calc.derive.result import PARTS, SUBSTITUTION, Step
 from calc.graph.step import ITERATION, LOSS, OPTIMIZER, TOP, bare_name
 from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
@@ -18,7 +18,7 @@ from calc.symbolic.tree import is_maximum, maximum
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import PeakCandidateView, subscripted
+from reports.page.peak_candidates import PeakCandidateView
 from reports.typeset import expressions, numbers, paths
 from reports.typeset.escape import slug
 
@@ -63,11 +63,11 @@ def _step_view(number: str, step: Step, notation: StepNotation, *, last: bool) -
     numbers_in = _numbers_in(product or after, {**notation.sizes, **_values(moments)})
     _require_equal(step, numbers_in)
     before = _without_prefix(before, step.place.path) if isinstance(step.place, StepPlace) else before
-    before = by_operator(before, of_tensors=step.rule in _OF_TENSORS)
+    before = by_operator(before, of_equals=step.rule in _OF_EQUALS)
     return StepView(
         number=number,
         anchor=notation.anchors(_called(step)),
-        title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
+        title=step.title if moment is None else f"{moment.text}: {step.title}",
         rule=PageLink(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
         before=formula(before, braces=moment is None),
@@ -101,7 +101,7 @@ def _called(step: Step) -> str:
     module = ".".join(part for part in path.split(".") if part != "*")
     quantity = _SHORT.get(step.quantity, step.quantity.removeprefix("flops."))
     substitution = "substitute" if step.rule == SUBSTITUTION else ""
-    action = "sum" if step.rule == "sum over parts" else bare_name(step.rule) if path in (TOP, LOSS, OPTIMIZER, ITERATION) else ""
+    action = "sum" if step.rule == PARTS else bare_name(step.rule) if path in (TOP, LOSS, OPTIMIZER, ITERATION) else ""
     words = f"{quantity} {module} {place.detail} {substitution} {step.case and f'at {step.case}'} {action}"
     return "-".join(re.findall(r"[\w.]+", words, re.ASCII))
 
@@ -119,8 +119,8 @@ _SHORT = {
 def _sides(step: Step, moments: Mapping[Expression, PeakCandidateView], moment: PeakCandidateView | None) -> tuple[Expression, Expression]:
     """The two sides of a step, with the short name of each form that another step derives."""
     if moment is not None and moment.base is not None:
-        base = moment.base.name
-        return Sum((Labelled(base, f"as at {subscripted(base.name)}"), *moment.by_role)), Sum((base, *moment.change))
+        base = moment.base
+        return Sum((Labelled(base.name, f"as at {base.text}"), *moment.by_role)), Sum((base.name, *moment.change))
     after = named(step.after, moments)
     if not (is_maximum(step.before) and is_maximum(step.after)) or len(step.before.arguments) != len(step.after.arguments):
         return step.before, after
@@ -152,20 +152,20 @@ def _relative(tree: Expression, place: str, itself: str) -> Expression:
     return Labelled(tree.body, itself if tree.label == place else tree.label.removeprefix(f"{place}."))
 
 
-# Rules of steps whose labels are tensors of one parameter, of which several have its shape.
-_OF_TENSORS = ("optimizer state", "checkpoint")
+# Rules of steps that add tensors of one parameter, of which several have its shape, or parts of a module, of which several are alike.
+_OF_EQUALS = ("optimizer state", "checkpoint", "correction", PARTS)
 
 
-def by_operator(tree: Expression, *, of_tensors: bool = False) -> Expression:
+def by_operator(tree: Expression, *, of_equals: bool = False) -> Expression:
     """The tree with an operator's name (``mul: a · b``) only in the first of consecutive labels that have it, and with equal terms of one
-    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x). ``of_tensors``: equal terms without an operator are one too."""
+    operator as one: ``3·V·d``, of end − x, w (end − x) and x + w (end − x). ``of_equals``: equal terms without an operator are one too."""
     if not isinstance(tree, Sum):
         return tree
     terms: list[Expression] = []
     last = ""
     for (operator, body), alike in itertools.groupby(tree.terms, _operator_and_body):
         group = [*alike]
-        joined = operator or (of_tensors and all(isinstance(term, Labelled) for term in group))
+        joined = operator or (of_equals and all(isinstance(term, Labelled) for term in group))
         if not joined:
             terms += group
         for some in _lines([term.label for term in group if joined and isinstance(term, Labelled)]):
@@ -262,8 +262,8 @@ _LONG = 40  # characters of a reason that is written once in a chapter
 
 
 def _reason(view: StepView) -> tuple[object, ...]:
-    """Reason, rule and check, whichever part of the model they are of."""
-    because = view.because.replace(f" {view.title} ", " ")  # "the parts of bn1 are disjoint"
+    """Reason, rule and check, whichever part of the model they are of: the parts of every module are disjoint."""
+    because = "" if view.rule.words == PARTS else view.because
     return because, view.rule, view.badge, view.checked
 
 

@@ -21,7 +21,7 @@ def show(initial: Initial, lines: Sequence[SampleComparison], out: Terminal) -> 
     out.line("How the parameters are initialized")
     out.table(("parameter", "law", "E[w²]"), list(_laws(initial.drawn)))
     out.line()
-    inside = "; PATH #1 is a value inside the module PATH" if any("#" in formula(part.equation) for part in initial.parts) else ""
+    inside = "; PATH #1 is a value inside the module PATH" if any(part.reads_inside for part in initial.parts) else ""
     out.line(f"E[x²] of each module's output, in the order of the forward{inside}")
     heads = ("module path", "E[x²]", "equation", "closed form", *(("sampled", "verdict") if lines else ()))
     out.table(heads, _rows(initial.parts, {line.part.module_path: line for line in lines}))

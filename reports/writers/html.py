@@ -40,19 +40,21 @@ _FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.
 
 def write(page: Page | LecturePage | RooflinePage | ComparisonPage | SideBySidePage | HomeworkPage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
-    style = _style(look.folder)
-    html = render(_HTML, page, look, style=Markup(style), policy=_policy(style))
+    heads = _TableHeads()
+    html = render(_HTML, page, look, style=_STYLE, policy=_POLICY, heads=heads)
+    html = _with_style(html, _style(look.folder) + heads.css())
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 
 def write_scripted(page: ScriptedPage, look: Look = PLAIN) -> str:
     """The HTML text of a page whose numbers a script makes, out of the page's data. The policy allows that script alone."""
-    style = f"{_style(look.folder)}{_shortened((TEMPLATES / _MORE).read_text(encoding='utf-8'))}"
+    heads = _TableHeads()
     script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in page.scripts)
     assert not re.search("</|<!--", script), "the script would end its element"
-    policy = _policy(style) + (f"; script-src '{_hash(script)}'" if script else "")
-    context = {"style": Markup(style), "policy": policy, "script": Markup(script), "data": Markup(page.data)}
-    return render(_HTML, page, Look(page.template), **context).strip() + "\n"
+    context = {"style": _STYLE, "policy": _POLICY, "script": Markup(script), "data": Markup(page.data), "heads": heads}
+    html = render(_HTML, page, Look(page.template), **context).strip() + "\n"
+    style = f"{_style(look.folder)}{_shortened((TEMPLATES / _MORE).read_text(encoding='utf-8'))}{heads.css()}"
+    return _with_style(html, style, f"; script-src '{_hash(script)}'" if script else "")
 
 
 def _formula(formula: TypesetFormula) -> Markup:
@@ -84,6 +86,37 @@ def _module_path(text: str) -> Markup:
 def _file_path(text: str) -> Markup:
     """A name that may break after its slashes."""
     return Markup("/<wbr>".join(escape(part) for part in visible(text).split("/")))
+
+
+# Where the policy and the style go, whose hash the policy has: both depend on the tables of the page. No text of a page has a NUL.
+_POLICY, _STYLE = Markup("\0policy\0"), Markup("\0style\0")
+
+
+def _with_style(html: str, style: str, further_policy: str = "") -> str:
+    """The page with its style sheet and its policy."""
+    return html.replace(_POLICY, str(escape(_policy(style) + further_policy)), 1).replace(_STYLE, style, 1)
+
+
+class _TableHeads:
+    """The columns of a page's tables, each with its class. On a phone, where a row is a block, each cell shows its column's name."""
+
+    def __init__(self) -> None:
+        self._classes: dict[tuple[str, ...], str] = {}
+
+    def __call__(self, columns: Sequence[tuple[str, str]]) -> str:
+        """The class of a table with these columns."""
+        names = tuple(name for name, _ in columns)
+        return self._classes.setdefault(names, f"h{len(self._classes)}")
+
+    def css(self) -> str:
+        """For each class a rule that holds the name of column n in the variable ``--cn``."""
+        rules = ("".join(f"--c{i}:{_css_string(name)};" for i, name in enumerate(names, 1) if name) for names in self._classes)
+        return "".join(f".{css_class}{{{rule}}}" for css_class, rule in zip(self._classes.values(), rules, strict=True))
+
+
+def _css_string(text: str) -> str:
+    """A text as a string of CSS, in which no character can end it."""
+    return '"' + "".join(c if c.isalnum() or c == " " else f"\\{ord(c):x} " for c in text) + '"'
 
 
 _CELL_KINDS = {("number", "number", "math"): "ps", ("number", "number", "math", "text"): "ps"}

@@ -30,7 +30,11 @@ class MadeFrom:
             return part or letter
         if self._is_output(node):
             return OUTPUT
+        if self._is_averaged_loss(node):
+            return "losses"
         match node.op:
+            case ir.Reduce("max" | "mean", _):
+                return "pooled"
             case ir.Split() | ir.Merge():
                 return self._of_view(node)
             case ir.Gather(_, coordinates, None) if all(isinstance(c, ir.Index) for c in coordinates):
@@ -39,6 +43,10 @@ class MadeFrom:
                 return self._of_pick(self._equations[source], coordinates)
             case ir.Gather():
                 return "padded"
+            case ir.Concatenate(parts) if rotated := self._of_halves(parts):
+                return f"{rotated}_rotated"
+            case ir.Map(expr, (operand,)) if expr == -argument(0) and self._called.get(operand.node):
+                return f"minus_{self._called[operand.node]}"
             case ir.Order():
                 return "order"
             case ir.Scatter():
@@ -69,12 +77,40 @@ class MadeFrom:
                 return f"{name}_split"
             case ir.Map(expr) if name == "index" and expr.is_Piecewise:
                 return f"{name}_wrapped"
+            case ir.Map() if self._is_output(node):
+                return OUTPUT
+            case ir.Reduce(kind, _):
+                return f"{name}_{kind}"
+            case ir.Contract() if parameter := self._read_parameter(node):
+                return f"{name}_{parameter}"
+            case ir.Map() if module := self._activated(node):
+                return f"{name}_{module}"
         return name
+
+    def _read_parameter(self, node: Node) -> str:
+        """The name of the one parameter of which a product reads a part, such as the matrices of the chosen experts; else empty."""
+        sources = [self._equations[index] for index in ir.sources(node.op)]
+        parts = [self._equations[source.op.source].op for source in sources if isinstance(source.op, ir.Gather)]
+        leaves = [op.name for op in parts if isinstance(op, ir.Leaf) and op.role == "parameter"]
+        return leaves[0].rpartition(".")[2] if len(leaves) == 1 else ""
+
+    def _activated(self, node: Node) -> str:
+        """The module whose result an activation outside that module takes; empty where there is none."""
+        sources = [self._equations[index] for index in ir.sources(node.op)]
+        paths = {source.module_path for source in sources if _is_inside(source.module_path, node.module_path)}
+        return paths.pop().rpartition(".")[2] if len(paths) == 1 and self._is_activation(node) else ""
 
     def _is_place(self, node: Node) -> bool:
         """Whether a tensor says where others are read."""
         readers = (reader.op for reader in self._readers.get(node.index, ()))
         return any(isinstance(op, ir.Gather) and ir.Pick in map(type, op.coordinates) and op.source != node.index for op in readers)
+
+    def _is_averaged_loss(self, node: Node) -> bool:
+        """Whether a tensor has what the loss function sums or averages to one number."""
+        readers = self._readers.get(node.index, ())
+        return (
+            node.module_path == LOSS and bool(readers) and all(isinstance(reader.op, ir.Reduce) and not reader.shape for reader in readers)
+        )
 
     def _is_output(self, node: Node) -> bool:
         """Whether all that reads a tensor is outside the module that computes it."""
@@ -112,7 +148,11 @@ class MadeFrom:
         return called or HIDDEN
 
     def _of_slice(self, node: Node) -> str:
-        readers = self._readers.get(node.index, ())
+        readers, source, whole = self._readers.get(node.index, ()), self._source(node), self._of_view(node)
+        if isinstance(source.op, ir.Order):
+            return "top"
+        if _selected(node) and whole != HIDDEN:
+            return f"{whole}_{_selected(node)}"
         if any(self._is_activation(reader) for reader in readers):
             return "gate"
         if any(self._is_gated(reader) for reader in readers):
@@ -120,12 +160,24 @@ class MadeFrom:
         named = [reader.name for reader in readers if isinstance(reader.op, ir.Split | ir.Merge)]
         if len(readers) == len(named) == 1 and named[0]:
             return named[0].lower()
-        source = self._source(node)
-        if isinstance(source.op, ir.Order):
-            return "top"
         slices = [reader.index for reader in self._readers.get(source.index, ()) if _is_part(reader)]
-        whole = self._of_view(node)
         return f"{whole}_{slices.index(node.index) + 1}" if len(slices) > 1 and whole != HIDDEN and node.index in slices else whole
+
+    def _of_halves(self, parts: Sequence[int]) -> str:
+        """The name of the tensor whose slices, one of them with the other sign, are put together again: q of [−q_2; q_1]."""
+        signed = [self._signed(part) for part in parts]
+        slices = [part for part, _ in signed if isinstance(part.op, ir.Gather) and _is_part(part)]
+        of_one = len(slices) == len(parts) and len({ir.sources(part.op)[0] for part in slices}) == 1
+        whole = self._of_view(slices[0]) if of_one and {sign for _, sign in signed} == {1, -1} else HIDDEN
+        return "" if whole == HIDDEN else whole
+
+    def _signed(self, index: int) -> tuple[Node, int]:
+        """The tensor that another one is a view of, or the negative of, and the sign."""
+        node, sign = self._equations[index], 1
+        while isinstance(node.op, ir.Hold) or (isinstance(node.op, ir.Map) and node.op.expr in (argument(0), -argument(0))):
+            sign = -sign if isinstance(node.op, ir.Map) and node.op.expr == -argument(0) else sign
+            node = self._equations[ir.sources(node.op)[0]]
+        return node, sign
 
     def _of_pick(self, source: Node, coordinates: Sequence[ir.Index | ir.Pick]) -> str:
         if isinstance(source.op, ir.Leaf) and source.op.role == "parameter":
@@ -167,6 +219,17 @@ def _is_part(node: Node) -> bool:
         return False
     shifts = [c.expr - place(i) for i, c in enumerate(node.op.coordinates) if isinstance(c, ir.Index)]
     return len(shifts) == len(node.shape) == len(node.op.coordinates) and sum(s != 0 for s in shifts) <= 1
+
+
+def _selected(node: Node) -> int:
+    """The place, from 1 on, of the one element of an axis that a slice takes, all other axes whole: 2 for P[b,1]; else 0."""
+    if not isinstance(node.op, ir.Gather) or node.op.fill is not None:
+        return 0
+    at = [c.expr for c in node.op.coordinates if isinstance(c, ir.Index)]
+    numbers = [int(expr) for expr in at if expr.is_Integer]
+    others = [expr for expr in at if not expr.is_Integer]
+    whole = len(at) == len(node.op.coordinates) and others == [place(i) for i in range(len(others))]
+    return numbers[0] + 1 if len(numbers) == 1 and whole else 0
 
 
 def _is_inside(path: str, module_path: str) -> bool:

@@ -7,7 +7,7 @@ Sampling real modules (``calc.measure.sampling``) shares no code with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,8 @@ class ParameterVariance:
 
 @dataclass(frozen=True, slots=True)
 class ModuleVariance:
-    """A module's result: E[x²] = ``equation`` = ``second`` at the sizes. ``unknown`` says why there is none."""
+    """A module's result: E[x²] = ``equation`` = ``second`` at the sizes. ``unknown`` says why there is none. ``reads_inside``: the equation
+    reads a value that is not the result of a module but computed inside one."""
 
     module_path: str
     second: float | None
@@ -57,6 +58,7 @@ class ModuleVariance:
     because: str
     rests: tuple[str, ...]
     unknown: str = ""
+    reads_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +125,22 @@ def _parts(program: Program, states: list[State], sizes: Mapping[str, int]) -> l
     # What a module's result is called while walking, and what it is called here.
     results = ((path, states[value]) for path, value in reversed(inner_first))
     called = {state.module_path: path for path, state in results if isinstance(state, Moments)}
-    return [_part(path, states[value], called, sizes) for path, value in inner_first]
+    leaves = {leaf.value for leaf in program.leaves}
+    computed = {state.module_path for value, state in enumerate(states) if isinstance(state, Moments) and value not in leaves}
+    inside = {moment_of(path).name for path in computed - called.keys()}
+    return [_part(path, states[value], called, inside, sizes) for path, value in inner_first]
 
 
-def _part(module_path: str, state: State, called: Mapping[str, str], sizes: Mapping[str, int]) -> ModuleVariance:
+def _part(module_path: str, state: State, called: Mapping[str, str], inside: Collection[str], sizes: Mapping[str, int]) -> ModuleVariance:
+    """``inside``: names of the second moments that no module's result has."""
     if isinstance(state, Moments):
         closed = _simplified(state.closed, state.second, sizes)
         renamed = {moment_of(name).name: moment_of(path) for name, path in called.items()}
         equation = substitute(state.equation, renamed) if state.equation else None
-        return ModuleVariance(module_path, state.second, state.mean, equation, closed, state.because, state.rests)
+        reads_inside = equation is not None and not {*names_in(equation)}.isdisjoint(inside)
+        return ModuleVariance(
+            module_path, state.second, state.mean, equation, closed, state.because, state.rests, reads_inside=reads_inside
+        )
     why = state.why if isinstance(state, Unknown) else "its values are not random"
     return ModuleVariance(module_path, None, None, None, None, "", (), why)
 

@@ -76,9 +76,8 @@ def _initialization(lab: Lab) -> SystemResult:
     ):
         lab.progress(f"moments of {model} at initialization")
         _propagated(model, sizes, rows, checks)
-    return SystemResult(
-        tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialization MODEL --draws 200",)
-    )
+    notes = ("PATH #1 is a value inside the module PATH", "E[x²] of every module's result: napkin initialization MODEL --draws 200")
+    return SystemResult(tuple(rows), checks=tuple(checks), notes=notes)
 
 
 def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], checks: list[SystemVerdict]) -> None:
@@ -251,7 +250,7 @@ def _mixed(lab: Lab) -> SystemResult:
         for s in (state(lab, p),)
     ]
     rows += [
-        SystemAnswer(f"under autocast: {phase}", ", ".join(names), "", "of products" if "and" not in phase else "as they are kept")
+        SystemAnswer(f"under autocast: {phase}", ", ".join(names), "", "of matmuls" if "and" not in phase else "as they are kept")
         for phase, names in formats.items()
     ]
     for precision in ("bf16-autocast", "bf16-master"):
@@ -356,17 +355,41 @@ SYSTEMS = (
         10,
         "initialization",
         "Initialization",
-        "variance of outputs at initialization, rescaled, cut off, by Xavier, through depth; sampled",
+        "the variance of outputs at initialization: of plain, rescaled, truncated and Xavier weights, and through depth",
         _initialization,
     ),
     LectureSystem(
-        12, "optimizers", "Optimizers", "update rules that reproduce torch's own steps, with state, FLOPs and bytes", _optimizers
+        12, "optimizers", "Optimizers", "update rules that reproduce torch's own steps, and their state, FLOPs and bytes", _optimizers
     ),
     LectureSystem(
-        13, "training_loop", "Training loop", "a real run on data of a known model: the loss falls, and its accounting is as derived", _loop
+        13,
+        "training_loop",
+        "Training loop",
+        "the FLOPs and bytes of a training loop, which a real run has too: it fits the weights that made the data",
+        _loop,
     ),
-    LectureSystem(14, "data_loading", "Data loading", "a mapped file of tokens, random batches and their bytes, copies to a device", _data),
-    LectureSystem(15, "checkpoint", "Checkpoint", "saved, restored and resumed bit for bit; bytes on disk; how often to save", _checkpoint),
-    LectureSystem(16, "mixed_precision", "Mixed precision", "which tensors are in which format, bytes per parameter, loss scaling", _mixed),
-    LectureSystem(18, "randomness", "Randomness", "one seed for each source; two runs agree", _randomness),
+    LectureSystem(
+        14,
+        "data_loading",
+        "Data loading",
+        "the bytes of a memory-mapped file of tokens, of a random batch, and of the batches that workers load ahead",
+        _data,
+    ),
+    LectureSystem(
+        15,
+        "checkpoint",
+        "Checkpoint",
+        "the bytes of a checkpoint on disk and how often to save one, and resumes a training bit for bit",
+        _checkpoint,
+    ),
+    LectureSystem(
+        16,
+        "mixed_precision",
+        "Mixed precision",
+        "which tensors are in which format, bytes per parameter, and what loss scaling does",
+        _mixed,
+    ),
+    LectureSystem(
+        18, "randomness", "Randomness", "which random numbers repeat after which seed: two runs from one seed agree", _randomness
+    ),
 )

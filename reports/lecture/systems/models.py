@@ -63,7 +63,7 @@ def _two_layer(lab: Lab) -> SystemResult:
             "backward as executed",
             backward,
             "FLOP",
-            f"{texts[_BACKWARD]}: both products of the second layer, one of the first, whose input is data",
+            f"{texts[_BACKWARD]}: both matmuls of the second layer, one of the first, whose input is data",
         ),
         SystemAnswer(
             "backward if the input needed its gradient",
@@ -72,17 +72,22 @@ def _two_layer(lab: Lab) -> SystemResult:
             f"{readable(equations.backward_flops_with_inputs)}, of the derived equations",
         ),
         SystemAnswer(
-            "all over weights times points",
+            "forward and backward",
             Fraction(forward + backward, b * (d * d + d * k)),
-            "FLOP",
-            "6 less what the first layer leaves out",
+            "FLOP per parameter and point",
+            "below 6, because the backward of the first layer computes no gradient of the input",
         ),
-        SystemAnswer("one matrix used 8 times", times, "FLOP", shared_matrix_flops(shared["L"])),
+        SystemAnswer("one matrix used 8 times", times, "FLOP per parameter and point", shared_matrix_flops(shared["L"])),
         *(
-            SystemAnswer(f"GPT-2 at T = {t}", r, "FLOP", "for each parameter and token: attention in full grows with T")
+            SystemAnswer(f"GPT-2 at T = {t}", r, "FLOP per parameter and token", "the matmuls of attention grow with T, parameters do not")
             for t, r in ratios.items()
         ),
-        SystemAnswer("GPT-2 of width 48 at T = 1024", narrow, "FLOP", "the narrower, the larger attention beside the weights"),
+        SystemAnswer(
+            "GPT-2 of width 48 at T = 1024",
+            narrow,
+            "FLOP per parameter and token",
+            "the narrower the model, the larger the share of attention",
+        ),
     )
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), _FORWARD, _BACKWARD, "flops.backward.elementwise")
     forms = experiment("two_layer_gradients", 3, 5, 7)
@@ -105,9 +110,9 @@ def _cruncher(lab: Lab) -> SystemResult:
         SystemAnswer("gradients", derivation["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
         SystemAnswer("AdaGrad's state", derivation["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
         SystemAnswer("saved for backward", derivation["activations.bytes"].at() // 4, "elements", "; ".join(saved_tensors(lab))),
-        SystemAnswer("bytes of all", all_bytes(lab), "bytes", "4 for each of these numbers"),
+        SystemAnswer("bytes of all of these", all_bytes(lab), "bytes", "4 for each of these numbers"),
         SystemAnswer(
-            "FLOPs of products",
+            "matmul FLOPs",
             forward + backward,
             "FLOP",
             f"{closed_form(derivation[_FORWARD])} forward and {closed_form(derivation[_BACKWARD])} backward",
@@ -154,7 +159,7 @@ def _transformer(lab: Lab) -> SystemResult:
         parts[term.module_path] = parts.get(term.module_path, 0) + term.value
     largest = sorted(parts.items(), key=lambda item: -item[1])[:6]
     rows += [
-        SystemAnswer(f"forward products at {module_path}", value, "FLOP", f"{value / derivation[_FORWARD].at():.1%} of the forward's")
+        SystemAnswer(f"forward matmul FLOPs of {module_path}", value, "FLOP", f"{value / derivation[_FORWARD].at():.1%} of the forward's")
         for module_path, value in largest
     ]
     for how in ("none", "block"):
@@ -177,22 +182,28 @@ def _transformer(lab: Lab) -> SystemResult:
 
 
 SYSTEMS = (
-    LectureSystem(8, "scalar_gradient", "Gradient of a scalar model", "the chain rule on ½(x·w − 5)², step by step", _scalar),
+    LectureSystem(
+        8, "scalar_gradient", "Gradient of a scalar model", "the gradient of ½(x·w − 5)² by the chain rule, step by step", _scalar
+    ),
     LectureSystem(
         9,
         "two_layer",
         "Two-layer linear network",
-        "FLOPs forward and backward, and where 6 for each parameter and point comes from and fails",
+        "FLOPs of forward and backward, where the rule of 6 FLOP per parameter and point comes from, and where it fails",
         _two_layer,
     ),
     LectureSystem(
-        11, "cruncher", "Deep linear network", "its accounting as the lecture has it, and as torch keeps and executes it", _cruncher
+        11,
+        "cruncher",
+        "Deep linear network",
+        "parameters, state, activations and FLOPs as the lecture counts them, and as torch stores and executes them",
+        _cruncher,
     ),
     LectureSystem(
         17,
         "transformer",
         "Transformer memory and FLOPs",
-        "a whole decoder: memory and FLOPs by part, checkpointing, rules of thumb beside it",
+        "memory and FLOPs of a whole decoder by part, with checkpointing, and beside rules of thumb",
         _transformer,
     ),
 )

@@ -137,13 +137,13 @@ def _product(lab: Lab) -> SystemResult:
             "elementwise part of a small network's forward",
             ", ".join(f"{float(s):.1%} at d = {w}" for w, s in shares.items()),
             "",
-            "linear, GELU, linear, cross-entropy: elementwise work grows with d, products with d²",
+            "the network is linear, GELU, linear, cross-entropy",
         ),
         SystemAnswer(
-            "elementwise part below one in twenty from",
+            "the smallest of these widths d at which the elementwise part is below 5 %",
             width,
-            "width",
-            "among the widths tried; it is linear in the elements, 2·B·D·K is not",
+            "",
+            "FLOPs of matmuls grow with d², those of elementwise operators with d",
         ),
     )
     checks = (
@@ -190,13 +190,19 @@ SYSTEMS = (
         3,
         "number_formats",
         "Number formats",
-        "limits of each format from its layout, equal to torch.finfo, and numbers encoded bit by bit",
+        "the limits of each format from its layout, which equal those of torch.finfo, and the bits of a few numbers",
         _formats,
     ),
-    LectureSystem(4, "tensor_memory", "Memory of tensors", "elements times bytes; storage, strides, views and copies", _memory),
-    LectureSystem(5, "named_dimensions", "Named dimensions", "einsum over named dimensions: shapes, FLOPs, bytes, gradients", _named),
     LectureSystem(
-        6, "matrix_product", "Matrix multiplication", "2·B·D·K and the strict count; where elementwise work becomes negligible", _product
+        4, "tensor_memory", "Memory of tensors", "the bytes of tensors, and which operations return views and which copy", _memory
     ),
-    LectureSystem(7, "mfu", "Model FLOPs utilization", "FLOP/s achieved over the peak of the format; more than 1 is refused", _mfu),
+    LectureSystem(5, "named_dimensions", "Named dimensions", "shapes, FLOPs, bytes and gradients of einsums over named dimensions", _named),
+    LectureSystem(
+        6,
+        "matrix_product",
+        "Matrix multiplication",
+        "2·B·D·K and the strict count of a matmul, and the width from which elementwise work is a small part",
+        _product,
+    ),
+    LectureSystem(7, "mfu", "Model FLOPs utilization", "the achieved FLOP/s over the peak of the format; a ratio above 1 is refused", _mfu),
 )

@@ -166,24 +166,28 @@ SYSTEMS = (
         1,
         "training_time",
         "Training time",
-        "days to train 70e9 parameters on 15e12 tokens, and how far 6·N·D is from the exact count",
+        "the days to train 70e9 parameters on 15e12 tokens, and how far 6·N·D is from the exact count",
         _training_time,
     ),
     LectureSystem(
         2,
         "largest_model",
         "Largest model",
-        "parameters that eight devices of 80 GB can train, on the state alone and with activations",
+        "how many parameters eight devices of 80 GB can train: by the training state alone, and with activations",
         _largest_model,
     ),
     LectureSystem(
-        19, "compute_in_context", "Compute in context", "published runs and thresholds beside what eight H100 do in a week", _compute
+        19,
+        "compute_in_context",
+        "Compute in context",
+        "the FLOPs of published runs and the thresholds of laws beside what eight H100 do in a week",
+        _compute,
     ),
     LectureSystem(
         20,
         "quantized_inference",
         "Quantized inference",
-        "weights in few bits, keys and values, and the bandwidth bound on tokens per second",
+        "the bytes of weights in few bits and of keys and values, and the tokens per second that memory bandwidth allows",
         _quantized,
     ),
 )

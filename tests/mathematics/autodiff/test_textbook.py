@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 import pytest
 import sympy as sp
@@ -207,6 +208,37 @@ def test_a_second_tensor_of_a_name_says_what_it_is_of() -> None:
 
     assert {"order", "order_top", "top", "top_flat", "sorted_top", "picked", "picked_x", "picked_P", "index_wrapped", "group"} <= names
     assert {"S", "scaled", "masked", "Q_split"} <= names
+
+
+class _Named(nn.Module):
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.share = nn.Linear(n.d, 2)
+        self.first, self.second = nn.Linear(n.d, n.d), nn.Linear(n.d, n.d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shares = self.share(x).softmax(-1)
+        a, b = self.first(x).relu(), self.second(x).relu()
+        half = a.shape[-1] // 2
+        rotated = torch.cat((-a[:, half:], a[:, :half]), -1)
+        return shares[:, 0:1] * rotated + shares[:, 1:2] * b
+
+
+def test_tensors_without_a_usual_name_are_called_after_what_they_are_taken_from() -> None:
+    """A share of a softmax, an activation of a module's result, halves in the other order with a sign, the losses that are averaged."""
+    spec = calc.Spec(
+        name="named",
+        dims={"B": 3, "d": calc.Dim(10, multiple_of=2)},
+        build=_Named,
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda model, x: model(x).square().sum(),
+    )
+    right_of = {e.of: e.equation.right for e in entries(calc.gradients(spec)) if e.kind == "forward"}
+
+    assert ("P[b,0]", "P[b,1]") == (right_of["P_1"], right_of["P_2"])
+    assert "A_second" in right_of
+    assert right_of["A_rotated"].startswith("[minus_A_1[b,")
+    assert "Σ_b,i losses[b,i]" == right_of["ℒ"]
 
 
 def test_layers_that_are_alike_are_shown_once() -> None:

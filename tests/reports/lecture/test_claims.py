@@ -258,8 +258,8 @@ def test_the_gallery_has_a_verdict_with_its_reason_for_every_claim() -> None:
         assert claim["verdict"] in VERDICTS, claim["id"]
         assert claim["value"] is not None, claim["id"]
         assert all(claim[part] for part in ("claim", "because", "computed_by")), claim["id"]
-        assert claim["rests_on"] in ("computation", "source", "judgement"), claim["id"]
-        assert (claim["rests_on"] == "judgement") == (claim["verdict"] in ("convention", "cannot be checked")), claim["id"]
+        assert claim["rests_on"] in ("computation", "source", "judgment"), claim["id"]
+        assert (claim["rests_on"] == "judgment") == (claim["verdict"] in ("convention", "cannot be checked")), claim["id"]
     assert list(range(1, 21)) == [system["number"] for system in document["systems"]]
     assert [] == [c["what"] for system in document["systems"] for c in system["checks"] if c["verdict"] == "failed"]
 

@@ -141,12 +141,12 @@ def test_system_05_named_dimensions(lab: Lab) -> None:
 
 @pytest.mark.slow
 def test_system_06_matrix_product(lab: Lab) -> None:
-    """2 · 16384 · 32768 · 8192; strictly 3 · 5 · (2 · 7 − 1) = 195; elementwise work is below one in twenty from a width of 64 on."""
+    """2 · 16384 · 32768 · 8192; strictly 3 · 5 · (2 · 7 − 1) = 195; elementwise work is below 5 % from a width of 64 on."""
     _, answers = worked(6, lab)
 
     assert 8796093022208 == answers["a product of (16384, 32768) by (32768, 8192)"]
     assert 195 == answers["strictly, at B = 3, D = 7, K = 5"]
-    assert 64 == answers["elementwise part below one in twenty from"]
+    assert 64 == answers["the smallest of these widths d at which the elementwise part is below 5 %"]
 
 
 def test_system_07_mfu(lab: Lab) -> None:
@@ -197,7 +197,7 @@ def test_system_11_cruncher(lab: Lab) -> None:
     actual, answers = worked(11, lab)
 
     assert [36, 36, 36, 28] == [answers[name] for name in ("parameters", "gradients", "AdaGrad's state", "saved for backward")]
-    assert (544, 368, 8256) == (answers["bytes of all"], answers["FLOPs of products"], answers["parameters at D = 64"])
+    assert (544, 368, 8256) == (answers["bytes of all of these"], answers["matmul FLOPs"], answers["parameters at D = 64"])
     assert (16, 496, 432) == tuple(answers[f"the lecture's {rule}"] for rule in ("BDL activations", "4 bytes per value", "6BN"))
     assert set(verdicts(actual).values()) == {"exact"}
 

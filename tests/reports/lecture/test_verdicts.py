@@ -79,10 +79,10 @@ def test_statements_follow_from_what_was_computed() -> None:
     assert UNCHECKED == unchecked(1, "", "").verdict
 
 
-def test_what_rests_on_judgement_says_so() -> None:
+def test_what_rests_on_judgment_says_so() -> None:
     """In what it rests on, and a choice also in its reason."""
-    assert ["judgement"] * 2 == [f.rests_on for f in (convention(True, 1, "a reason", ""), unchecked(1, "", ""))]
-    assert convention(True, 1, "a reason", "").because == "a reason (judgement: a choice, not a fact)"
+    assert ["judgment"] * 2 == [f.rests_on for f in (convention(True, 1, "a reason", ""), unchecked(1, "", ""))]
+    assert convention(True, 1, "a reason", "").because == "a reason (judgment: a choice, not a fact)"
 
 
 def test_the_words_are_seven() -> None:

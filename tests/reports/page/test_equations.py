@@ -124,7 +124,10 @@ def test_a_long_model_names_the_command(monkeypatch) -> None:
     """Its equations are not cut."""
     monkeypatch.setattr(equations, "MOST", 3)
 
-    assert "there are 7 equations: napkin gradients two-layer prints them" == model_section(gradients(calc.load("two-layer"))).why
+    assert (
+        "there are 7 equations: napkin gradients my.py:TWO prints them"
+        == model_section(gradients(calc.load("two-layer")), model="my.py:TWO").why
+    )
 
 
 def test_a_model_without_equations_says_why() -> None:
@@ -136,20 +139,20 @@ def test_a_model_without_equations_says_why() -> None:
 
 def test_a_page_without_room_for_the_equations_says_where_they_are() -> None:
     """One sentence instead of seven rows; the tables stay in the other formats."""
-    section = equations.elsewhere(_two_layer(), "two-layer")
+    section = equations.elsewhere(replace(_two_layer(), model="two-layer"))
 
     assert ((), "the 7 equations are in the Markdown report, or on a terminal: napkin gradients two-layer") == (section.tables, section.why)
 
 
 @functools.cache
 def _convolution() -> ModelSection:
-    """Of an image of height H and width W, averaged over both."""
+    """Of an image of height H and width W, its absolute values averaged over both."""
     spec = calc.Spec(
         name="convolution",
         dims={"B": 2, "c": 4, "H": 5, "W": 6},
         build=lambda n: nn.ModuleList([nn.Conv2d(3, n.c, 3, padding=1)]),
         inputs=lambda n: (torch.randn(n.B, 3, n.H, n.W),),
-        loss=lambda model, x: model[0](x).mean(dim=(2, 3)).square().mean(),
+        loss=lambda model, x: model[0](x).abs().mean(dim=(2, 3)).square().mean(),
     )
     return model_section(gradients(spec))
 
@@ -179,7 +182,7 @@ def test_the_gradient_of_a_max_pool_divides_by_the_number_of_ties() -> None:
 
 
 def test_a_tensor_is_not_called_like_a_size() -> None:
-    """The weight of module 0 is not W, which is the width of the image, nor is the mean H, which is its height."""
+    """The weight of module 0 is not W, which is the width of the image, nor are the absolute values H, which is its height."""
     names = {row.equation.partition(" = ")[0].partition("[")[0] for table in _convolution().tables for row in table.rows}
 
     assert "H1" in names

@@ -255,6 +255,19 @@ def test_bf16_weights_come_with_what_they_do_to_the_training() -> None:
     assert not caution(StepChange({"precision": "bf16-autocast"}), sample.derivation())
 
 
+def test_micro_batches_come_with_what_they_do_to_batch_norm() -> None:
+    """Two halves of a batch have other means than the whole, so a real batch norm returns other numbers; a layer norm does not."""
+    x = torch.arange(8.0).reshape(4, 2) ** 2
+    halves = StepChange({"accumulation": "2"}, {"B": 2})
+    row = replace(sample.derivation().coverage[0], operator="aten.native_batch_norm.default")
+    normalized = replace(sample.derivation(), coverage=(row,))
+
+    assert not torch.allclose(nn.BatchNorm1d(2)(x), torch.cat([nn.BatchNorm1d(2)(half) for half in x.chunk(2)]))
+    assert torch.allclose(nn.LayerNorm(2)(x), torch.cat([nn.LayerNorm(2)(half) for half in x.chunk(2)]))
+    assert "It also changes the training: batch norm then normalizes by the mean and variance of 2 examples." == caution(halves, normalized)
+    assert "" == caution(halves, sample.derivation())
+
+
 def test_a_change_that_raises_the_peak_is_no_lever() -> None:
     """The table still has it."""
     story = _story((PeakLever(StepChange({"implementation": "foreach"}), 10**6, _BACKWARD, 1),))

@@ -71,7 +71,7 @@ def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(deriv
 
 def test_a_candidate_as_large_as_another_of_its_step_names_it() -> None:
     """M₂ has the bytes of M₁ in every role."""
-    first, second = (PeakCandidateView(Name(f"M_{i}"), live("a", 8)) for i in (1, 2))
+    first, second = (PeakCandidateView("M", i, live("a", 8)) for i in (1, 2))
 
     assert "as many bytes of each role are live as at M₁" == replace(second, base=first).because
 
@@ -208,5 +208,5 @@ def test_equal_tensors_of_one_parameter_are_one_term() -> None:
     tensors = Sum(tuple(Labelled(body, label) for body, label in ((size, "exp_avg"), (size, "exp_avg_sq"), (Number(4), "step"))))
 
     joined = Sum((Labelled(Product((Number(2), *size.factors)), "exp_avg, exp_avg_sq"), Labelled(Number(4), "step")))
-    assert joined == by_operator(tensors, of_tensors=True)
+    assert joined == by_operator(tensors, of_equals=True)
     assert tensors == by_operator(tensors)

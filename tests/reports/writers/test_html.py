@@ -88,6 +88,23 @@ def test_the_policy_allows_the_pages_own_style_and_font_only(text, read):
     assert "@import" not in style
 
 
+def test_a_cell_on_a_phone_shows_the_name_of_its_column(text, read):
+    """A style rule of the table's class holds the names; on narrow screens each cell begins with the one of its place."""
+    table = re.search(r'<table class="(?:\w+ )?(h\d+)">\n<caption>Symbols</caption>', text)
+
+    assert table is not None
+    assert f'.{table[1]}{{--c1:"Symbol";--c2:"Meaning";--c3:"Unit";--c4:"Value";--c5:"Source";}}' in text
+    assert 'td:nth-child(5)::before{content:var(--c5) " "' in text
+
+
+def test_a_name_of_a_column_cannot_end_its_string_of_style() -> None:
+    """Quotes, backslashes and brackets are escapes of CSS: T = 1 is a name of a column, and a size can be called anything."""
+    heads = html._TableHeads()
+
+    assert "h0" == heads([('a"};b\\<', "text")])
+    assert '.h0{--c1:"a\\22 \\7d \\3b b\\5c \\3c ";}' == heads.css()
+
+
 def test_every_link_ends_somewhere(read):
     """Each #target is an id of the page, and no id is given twice."""
     ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
