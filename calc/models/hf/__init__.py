@@ -16,11 +16,12 @@ from typing import Any
 from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
+from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, towers_of
 from calc.models.hf.effects import notes_on_unused, without_effect
 from calc.models.hf.feeds import stated
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.pairs import pair_lists
+from calc.models.hf.positions import begins_after_padding, notes_on_padding, own_padding, padded_tables, positions
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import Task, task_of
@@ -32,6 +33,8 @@ _CHECKED_AT_FULL_WIDTH = 200_000_000
 # Most parameters of a reduced model, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
+# Most tokens of a trial run of which one is enough.
+_SHORT = 16
 # Most bytes of parameters and buffers in a trial run of the class.
 _MOST_BYTES = 2**32
 # Sizes whose names end so are proportional to the number of heads.
@@ -50,6 +53,8 @@ def spec(path: str) -> Spec:
     config = reading.construct(source)
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
+    shorter = _after_padding(source, task, layout, dims, module)
+    dims |= shorter
     dims |= _shared_width(source, task, layout, dims, task.small(config))
     dims |= _equal_towers(source, task, layout, dims, config)
     dims |= _grouped_heads(source, task, layout, dims, config)
@@ -78,6 +83,7 @@ def spec(path: str) -> Spec:
             *reading.notes_on_overruled(source),
             *reading.notes_on_chance(source),
             *notes,
+            *notes_on_padding(shorter),
         ),
         may_specialize=may_specialize(dims),
         may_unroll=tuple(name for name in ("T", "S") if name in dims),
@@ -104,6 +110,34 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
         dims |= dims_of_tower(part, inner[prefix], config_part, prefix)
     numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
     return layout, dims, (*task.notes, *notes, *notes_on_unused(own, fields, unused), *(numbers if towers else ()))
+
+
+def _after_padding(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], module: Any) -> dict[str, Dim]:
+    """The lengths that a table of positions bounds, where its first rows, up to that for padding, are for no position."""
+    bounded = [name for name in ("T", "S") if name in dims and dims[name].at_most == "C"]
+    sizes = _own_sizes(dims) if bounded else {}
+    if not sizes or not padded_tables(module, sizes["C"]):
+        return {}
+    before = own_padding(source, sizes["C"]) + 1
+    narrow = {"B": 1, **_free(_narrow(sizes, layout, dims), dims), **dict.fromkeys(bounded, min(_SHORT, sizes["C"] // 2))}
+    if before >= sizes["C"] or not _begins_after_padding(source, task, layout, Sizes(**resolve(dims, narrow))):
+        return {}
+    return {name: replace(dims[name], default=min(sizes[name], sizes["C"] - before), at_most=f"C - {before}") for name in bounded}
+
+
+def _begins_after_padding(source: Source, task: Task, layout: ConfigLayout, n: Sizes) -> bool:
+    """Whether the class has no token at the row for padding of its table of positions. True if it does not run at the sizes ``n``."""
+    import torch
+
+    def run(token: int) -> None:
+        task.predict(module, *(tensor if tensor.is_floating_point() else torch.full_like(tensor, token) for tensor in inputs))
+
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module, inputs = _trial(source, task, layout, n)
+            return begins_after_padding(module, n.C, getattr(n, "T", None) or n.S, run)
+    except Exception:  # the class may raise anything at sizes that it does not support
+        return True
 
 
 def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
@@ -305,11 +339,17 @@ def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, D
         if _bytes(source, layout, n) > _MOST_BYTES:
             return False
         with torch.no_grad(), torch.random.fork_rng(devices=[]), one_thread():
-            module, config = _build(source, layout, n), source.config(layout.changes(n))
-            task.predict(module, *task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config))
+            module, inputs = _trial(source, task, layout, n)
+            task.predict(module, *inputs)
     except Exception:  # the class may raise anything at sizes that it does not support
         return False
     return True
+
+
+def _trial(source: Source, task: Task, layout: ConfigLayout, n: Sizes) -> tuple[Any, tuple[Any, ...]]:
+    """(the module at the sizes ``n``, its inputs)."""
+    module, config = _build(source, layout, n), source.config(layout.changes(n))
+    return module, task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config)
 
 
 def _bytes(source: Source, layout: ConfigLayout, n: Sizes) -> int:

@@ -13,6 +13,7 @@ from calc.dimensions import Dim, meaning_of
 from calc.models.hf.feeds import fixed_frames
 from calc.models.hf.layers import LayerPattern
 from calc.models.hf.pairs import PairLists, share_of
+from calc.models.hf.positions import learned_positions, rotary
 from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
 from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
@@ -304,22 +305,6 @@ def _refuses(source: Source, layout: ConfigLayout, value: Mapping[str, Any]) -> 
     except Exception:  # the class may raise any type, which is the answer
         return True
     return False
-
-
-def positions(config: Any) -> int | None:
-    """The largest length of a sequence, where the config has one."""
-    stored = config.__dict__
-    return next((stored[name] for name in FIELDS.dimensions["C"] if is_size(stored.get(name))), None)
-
-
-def rotary(config: Any) -> bool:
-    """Whether the config has rotary positions."""
-    return any(config.__dict__.get(name) for name in FIELDS.rotary)
-
-
-def learned_positions(config: Any) -> bool:
-    """Whether the positions are learned: neither rotary nor a bias of the attention."""
-    return not rotary(config) and not any(config.__dict__.get(name) for name in FIELDS.biased)
 
 
 def may_specialize(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
