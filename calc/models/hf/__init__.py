@@ -231,8 +231,8 @@ def _without_memory(source: Source, config: Any) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # whatever the class raises, this config cannot be used
-        message = " ".join(str(error).split())[:200] or "no message"
-        raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {message}") from None
+        message = f"{type(error).__name__}: {reading.sentences_of(error) or 'no message'}"
+        raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {message}") from None
 
 
 def vocabulary_of(module: Any, config: Any) -> int:
