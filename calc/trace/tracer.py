@@ -35,8 +35,11 @@ _MOST_LOOPS = 3
 _MAY_EXCEED = (TraceError, SizesError)
 # No loop is traced with fewer iterations.
 _MOST_BOUNDED = 3
-# torch's message for two sizes that should be equal: neither is a number, so no trip count is exceeded.
-_UNEQUAL = re.compile(r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at")
+# torch's messages for two sizes that should be equal: neither is a number, so no trip count is exceeded.
+_UNEQUAL = re.compile(
+    r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at"
+    r"|same reduction dim, but got \[.*, [^,\]]*[A-Za-z][^,]*\] X \[[^,]*[A-Za-z]"
+)
 # Two trip counts: what one more iteration adds is then the same for each.
 _OF_A_LINE = 2
 # Trip counts of a run that distinguishes them from other numbers.

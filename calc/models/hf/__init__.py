@@ -16,7 +16,7 @@ from typing import Any
 from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, towers_of
+from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, is_depth, layout_of, may_specialize, towers_of
 from calc.models.hf.effects import notes_on_unused, without_effect
 from calc.models.hf.feeds import stated
 from calc.models.hf.layers import pattern_of, without_memory
@@ -75,7 +75,7 @@ def spec(path: str) -> Spec:
         check_at=check_at,
         reduced=_reduced(parameters),
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
-        trip_counts=("L",) if "L" in dims else (),
+        trip_counts=tuple(name for name in dims if is_depth(name)),
         key=f"hf:{digest}:transformers-{transformers.__version__}",
         notes=(
             *reading.notes_on(raw, source),
@@ -102,14 +102,29 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
     layers = pattern_of(own, text, depth, module) if "L" in fields else None
+    inner |= {} if "L" in fields else _with_its_depth(towers, module)
     layout = ConfigLayout(fields, layers, home, inner, pair_lists(own, text, fields))
     unused = without_effect(source, layout, text)
     layout = replace(layout, fields={name: fields[name] for name in fields if name not in unused})
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
     for prefix, (part, config_part, _) in towers.items():
         dims |= dims_of_tower(part, inner[prefix], config_part, prefix)
-    numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
+    fixed = "sizes" if any(tower.layers for tower in inner.values()) else "depth and the sizes"
+    numbers = (f"the {fixed} of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
     return layout, dims, (*task.notes, *notes, *notes_on_unused(own, fields, unused), *(numbers if towers else ()))
+
+
+def _with_its_depth(towers: Mapping[str, tuple[Source, Any, str]], module: Any) -> dict[str, ConfigLayout]:
+    """The layout of the only nested config with a depth, that depth among its dimensions, by prefix; empty if its layers do not repeat or
+    there are several."""
+    layouts = {prefix: layout_of(part, config) for prefix, (part, config, _) in towers.items()}
+    deep = [prefix for prefix, fields in layouts.items() if "L" in fields]
+    if len(deep) != 1:
+        return {}
+    part, config, name = towers[deep[0]]
+    fields = layouts[deep[0]]
+    layers = pattern_of(part, config, config.__dict__[fields["L"][0]], module)
+    return {} if layers is None else {deep[0]: ConfigLayout(fields, layers, name)}
 
 
 def _after_padding(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], module: Any) -> dict[str, Dim]:
@@ -146,7 +161,7 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
     d = dims.get("d")
     if d is None or k is None or h is None or k.multiple_of or not k.tied or h.multiple_of or d.multiple_of != "h":
         return {}
-    small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if name in ("L", "V") and name in dims}
+    small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if (is_depth(name) or name == "V") and name in dims}
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
     if _runs(source, task, layout, dims, _smaller(source, layout, dims, odd)):  # a tower of images at full width takes seconds
         return {}
@@ -255,12 +270,12 @@ def _check_at(
         small = {name: min(value, sizes[name]) if name != "B" else value for name, value in tried.items()}
         if parameters > _CHECKED_AT_FULL_WIDTH:
             made = list(_relatives(sizes, layout, dims))
-            deep = ({name: value for name, value in relative.items() if name != "L"} for relative in made[:1] if "L" in dims)
+            deep = ({name: value for name, value in relative.items() if not is_depth(name)} for relative in made[:1])
             relatives = [small | relative for relative in (*made, *deep)]  # the last for a class that runs at one depth only
             pairs = ((_smaller(source, layout, dims, relative), relative) for relative in relatives)
             tries = (sizes for smaller, relative in pairs for sizes in ([smaller] if smaller == relative else [smaller, relative]))
             fit = (sizes for sizes in tries if _runs(source, task, layout, dims, sizes))
-            shallow = {name: value for name, value in _narrow(sizes, layout, dims).items() if name in ("L", "V") and name in dims}
+            shallow = {n: value for n, value in _narrow(sizes, layout, dims).items() if (is_depth(n) or n == "V") and n in dims}
             small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | shallow)]))
         resolve(dims, small)
     except DimensionError as error:
@@ -294,8 +309,8 @@ def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, D
     h, g = sizes.get("h", 1), sizes.get("g", sizes.get("h", 1))
     narrow_g = min(g, 2)
     narrow_h = 4 if g == h else narrow_g * min(h // g, 4)
-    pattern = layout.layers
-    depth = {} if pattern is None else {"L": pattern.irregular + pattern.period * (2 if pattern.period < 4 else 1)}
+    patterns = {"L": layout.layers, **{f"{prefix}L": tower.layers for prefix, tower in layout.inner.items()}}
+    depth = {name: p.irregular + p.period * (2 if p.period < 4 else 1) for name, p in patterns.items() if p is not None}
     width = {"f": 212 if isinstance(dims["f"].multiple_of, int) else 211} if "f" in dims else {}
     unit = dims["k"].multiple_of if "k" in dims else None
     k = -(-_HEAD_WIDTH // unit) * unit if isinstance(unit, int) else _HEAD_WIDTH
@@ -310,7 +325,7 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
         parameters = _parameters(source, layout, sizes)
     except Exception:  # the class may raise anything at sizes that it does not support
         return dict(small)
-    own = [name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S") and name not in small]
+    own = [name for name in dims if not (name in FIELDS.dimensions or name in ("B", "T", "S") or is_depth(name) or name in small)]
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
         unit = dims[name].multiple_of or 1
         if parameters <= _CHECKED_NARROW or dims[name].tied:

@@ -69,7 +69,7 @@ def towers_of(config: Any, home: str) -> dict[str, str]:
 
 
 def dims_of_tower(source: Source, layout: ConfigLayout, config: Any, prefix: str) -> dict[str, Dim]:
-    """The dimensions of a nested config, their names with ``prefix``. Its depth stays static."""
+    """The dimensions of a nested config, their names with ``prefix``."""
     dims, _ = dims_of(source, layout, config, {})
     name = prefix.removesuffix("_").replace("_", " ")
 
@@ -307,15 +307,20 @@ def _refuses(source: Source, layout: ConfigLayout, value: Mapping[str, Any]) -> 
     return False
 
 
+def is_depth(name: str) -> bool:
+    """Whether a dimension is a number of layers, of the model or of a nested config."""
+    return name == "L" or name.endswith("_L")
+
+
 def may_specialize(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
     """Sets of dimensions to specialize, in order, if the step cannot be traced with all symbolic: own names first, sequence last."""
     lengths = tuple(name for name in dims if name in ("T", "S", "N") or name.endswith("_positions"))
-    own = tuple(name for name in dims if name not in FIELDS.dimensions and name != "B" and name not in lengths)
+    own = tuple(name for name in dims if name not in FIELDS.dimensions and name not in ("B", *lengths) and not is_depth(name))
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)
     sets: Sequence[tuple[str, ...]] = [
         own,
         widths,
-        ("L",) if "L" in dims else (),
+        tuple(filter(is_depth, dims)),
         tuple(n for n in ("V", "C") if n in dims),
         lengths,
     ]
