@@ -161,7 +161,7 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
     d = dims.get("d")
     if d is None or k is None or h is None or k.multiple_of or not k.tied or h.multiple_of or d.multiple_of != "h":
         return {}
-    small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if (is_depth(name) or name == "V") and name in dims}
+    small = dict(tried) | _shallow({}, layout, dims)
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
     if _runs(source, task, layout, dims, _smaller(source, layout, dims, odd)):  # a tower of images at full width takes seconds
         return {}
@@ -275,8 +275,7 @@ def _check_at(
             pairs = ((_smaller(source, layout, dims, relative), relative) for relative in relatives)
             tries = (sizes for smaller, relative in pairs for sizes in ([smaller] if smaller == relative else [smaller, relative]))
             fit = (sizes for sizes in tries if _runs(source, task, layout, dims, sizes))
-            shallow = {n: value for n, value in _narrow(sizes, layout, dims).items() if (is_depth(n) or n == "V") and n in dims}
-            small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | shallow)]))
+            small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | _shallow(sizes, layout, dims))]))
         resolve(dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())
@@ -315,6 +314,11 @@ def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, D
     unit = dims["k"].multiple_of if "k" in dims else None
     k = -(-_HEAD_WIDTH // unit) * unit if isinstance(unit, int) else _HEAD_WIDTH
     return {"h": narrow_h, "g": narrow_g, "k": k, "d": k * narrow_h, "V": 503, **width, **depth}
+
+
+def _shallow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> dict[str, int]:
+    """The depths and the vocabulary of ``_narrow``."""
+    return {name: size for name, size in _narrow(sizes, layout, dims).items() if (is_depth(name) or name == "V") and name in dims}
 
 
 def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
@@ -362,9 +366,28 @@ def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, D
 
 
 def _trial(source: Source, task: Task, layout: ConfigLayout, n: Sizes) -> tuple[Any, tuple[Any, ...]]:
-    """(the module at the sizes ``n``, its inputs)."""
-    module, config = _build(source, layout, n), source.config(layout.changes(n))
+    """(the module at the sizes ``n``, its inputs), for a run whose values do not matter."""
+    with _zeros_for_random_numbers():
+        module, config = _build(source, layout, n), source.config(layout.changes(n))
     return module, task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config)
+
+
+@contextlib.contextmanager
+def _zeros_for_random_numbers() -> Iterator[None]:
+    """Context in which weights are initialized to zeros: those of a tower at full width take seconds to draw."""
+    import torch
+
+    def zeroed(tensor: Any, *_: Any, **__: Any) -> Any:
+        return tensor.zero_()
+
+    drawn = ("normal_", "uniform_")
+    for name in drawn:
+        setattr(torch.Tensor, name, zeroed)
+    try:
+        yield
+    finally:
+        for name in drawn:
+            delattr(torch.Tensor, name)  # those of its base class are visible again
 
 
 def _bytes(source: Source, layout: ConfigLayout, n: Sizes) -> int:
