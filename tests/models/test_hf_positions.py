@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +104,8 @@ class Positions(torch.nn.Module):
 def test_a_row_for_padding_is_one_of_a_position_where_the_class_reads_it_so(first: int, after: bool) -> None:
     """As in LXMERT, whose table has a row for padding that is that of its first position."""
     module = Positions(first)
-    run: Callable[[int], object] = lambda token: module(torch.full((5,), token))  # noqa: E731
 
-    assert after is begins_after_padding(module, 13, 5, run)
+    assert after is begins_after_padding(module, 13, 5, lambda token: module(torch.full((5,), token)))
 
 
 @pytest.mark.slow
