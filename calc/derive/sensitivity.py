@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.derive.result import Derivation, Quantity
+from calc.dimensions import evaluate
 from calc.errors import NapkinError
 from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra
@@ -75,7 +76,7 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
     for dim in derivation.dims:
         if dim.name not in occur or dim.expr is not None:
             continue
-        most = derivation.sizes.get(dim.at_most or "")
+        most = int(evaluate(dim.at_most, derivation.sizes)) if dim.at_most else None
         if most is not None and 2 * dim.value > most:
             results.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
             continue

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calc.dimensions import Dim, meaning_of, ordered_names, quotient
+from calc.dimensions import Dim, evaluate, meaning_of, ordered_names, quotient
 from calc.errors import Failure, NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
@@ -36,8 +36,11 @@ _MOST_LOOPS = 3
 _MAY_EXCEED = (TraceError, SizesError)
 # No loop is traced with fewer iterations.
 _MOST_BOUNDED = 3
-# torch's message for two sizes that should be equal: neither is a number, so no trip count is exceeded.
-_UNEQUAL = re.compile(r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at")
+# torch's messages for two sizes that should be equal: neither is a number, so no trip count is exceeded.
+_UNEQUAL = re.compile(
+    r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at"
+    r"|same reduction dim, but got \[.*, [^,\]]*[A-Za-z][^,]*\] X \[[^,]*[A-Za-z]"
+)
 # Two trip counts: what one more iteration adds is then the same for each.
 _OF_A_LINE = 2
 # Trip counts of a run that distinguishes them from other numbers.
@@ -104,8 +107,8 @@ class Tracer:
         bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
         if products is None and self.plan.orders_products:
             products = ()
-        hint_of = hints(self.basis, self.plan.sizes, HintRules(bounded, products, self.plan.near))
-        return StepSizes(self.basis, hint_of, fixed, tuple(self.trip_count_reads))
+        rules = HintRules(bounded, products, self.plan.near, least=bounds_of_numbers(dims, self.basis))
+        return StepSizes(self.basis, hints(self.basis, self.plan.sizes, rules), fixed, tuple(self.trip_count_reads))
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
         """The error of a trace at these sizes, if any."""
@@ -275,6 +278,18 @@ def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> d
         if dim.at_most in loops or limit.isdigit():
             limits[name] = int(limit) if limit.isdigit() else _MOST_BOUNDED
     return limits
+
+
+def bounds_of_numbers(dims: Mapping[str, Any], basis: Basis) -> dict[str, int]:
+    """Symbols that bound a dimension which is a number here, each with the least value that it may have: ``T <= C - 2`` at 512 is 514."""
+    least: dict[str, int] = {}
+    for name, dim in dims.items():
+        bounding = ordered_names(dim.at_most) if dim.at_most else ()
+        number = basis.define.get(name, "")
+        if number.isdigit() and len(bounding) == 1 and bounding[0] in basis.symbols:
+            short = int(number) - int(evaluate(dim.at_most, {bounding[0]: int(number)}))
+            least[bounding[0]] = max(least.get(bounding[0], 0), int(number) + short)
+    return least
 
 
 # Muon multiplies a matrix from its shorter side, so which of two widths is larger must be as at the requested sizes.

@@ -12,6 +12,7 @@ import calc
 from calc.dimensions import Dim
 from calc.errors import DimensionError
 from calc.spec import Sizes
+from tests.checks import failures
 from tests.models.configs import DINOV2, LLAMA, shapes, spec_of
 
 
@@ -125,3 +126,38 @@ def test_layers_that_the_library_does_not_build_are_mentioned(tmp_path: Path) ->
         "the file has num_nextn_predict_layers = 2, but LlamaForCausalLM of the library builds no such layers: published sizes may include"
         " them"
     ]
+
+
+PARAKEET = {
+    "model_type": "parakeet_ctc",
+    "architectures": ["ParakeetForCTC"],
+    "vocab_size": 97,
+    "encoder_config": {
+        "model_type": "parakeet_encoder",
+        "hidden_size": 48,
+        "num_attention_heads": 6,
+        "num_hidden_layers": 5,
+        "intermediate_size": 80,
+        "num_mel_bins": 16,
+        "subsampling_conv_channels": 8,
+        "max_position_embeddings": 64,
+    },
+}
+
+
+def test_the_depth_of_the_only_part_that_has_one_is_a_dimension(tmp_path: Path) -> None:
+    """What recognizes speech is an encoder, described in a config of its own, and a head."""
+    spec = spec_of(tmp_path, PARAKEET)
+
+    assert (Dim(5, "layers (encoder)"), ("encoder_L",)) == (spec.dims["encoder_L"], spec.trip_counts)
+    assert "the sizes of images and audio of encoder_config are numbers here" in spec.notes
+
+
+@pytest.mark.slow
+def test_closed_forms_have_the_depth_of_a_part(tmp_path: Path) -> None:
+    """The width of a head is inferred to be even, and nothing is bounded."""
+    derivation = calc.derive(spec_of(tmp_path, PARAKEET), cache=False, mode="infer")
+
+    assert "encoder_L" in {str(symbol) for symbol in derivation["parameters"].expr.free_symbols}
+    assert {"N": None, "encoder_h": None} == {d.name: d.at_most for d in derivation.dims if d.name in ("N", "encoder_h")}
+    assert [] == failures(calc.check(derivation, encoder_L=2, encoder_d=32, encoder_h=4))

@@ -211,6 +211,30 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
         },
         [(3, 3, 32, 32)],
     ),
+    "codec": (
+        {
+            "model_type": "encodec",
+            "architectures": ["EncodecModel"],
+            "num_filters": 4,
+            "hidden_size": 16,
+            "upsampling_ratios": [4, 2],
+            "target_bandwidths": [60.0],
+        },
+        [(3, 1, 16_000)],
+    ),
+    "codec that does not count channels": (
+        {
+            "model_type": "dac",
+            "architectures": ["DacModel"],
+            "encoder_hidden_size": 8,
+            "downsampling_ratios": [4, 2],
+            "decoder_hidden_size": 32,
+            "upsampling_ratios": [2, 4],
+            "n_codebooks": 2,
+            "codebook_size": 32,
+        },
+        [(3, 1, 16_000)],
+    ),
     "without labels": (
         {
             "model_type": "deit",

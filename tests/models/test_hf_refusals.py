@@ -17,6 +17,7 @@ import pytest
 from calc.errors import ConfigError, MissingExtraError
 from calc.models import hf
 from calc.models.hf import layers
+from calc.models.hf.source import sentences_of
 from calc.models.load import load
 from tests.models.configs import GPT2, LLAMA, written
 
@@ -64,6 +65,10 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
         {"model_type": "perceiver", "architectures": ["PerceiverForMaskedLM"]},
         "{file}: architecture 'PerceiverForMaskedLM' needs arguments that no field of a config describes (inputs): use FILE.py:NAME,"
         " with inputs of your own",
+    ),
+    "a class that only generates": (
+        {"model_type": "bark", "architectures": ["BarkModel"]},
+        "{file}: architecture 'BarkModel' has no forward, only parts that it generates with: use FILE.py:NAME, with a step of your own",
     ),
     "a negative size": (LLAMA | {"hidden_size": -48}, "{file}: hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1"),
     "a size of zero": (LLAMA | {"vocab_size": 0}, "{file}: vocab_size = 0 is not a size: give an integer from 1 to 2**63 - 1"),
@@ -222,6 +227,15 @@ def test_bytes_that_are_no_config_are_refused(content: bytes, tmp_path: Path) ->
 
     with pytest.raises(ConfigError, match=r"^[^\n]*cannot be read as JSON: [^\n]+$"):
         load(f"hf:{file}")
+
+
+def test_of_a_long_message_of_the_library_whole_sentences_are_shown() -> None:
+    """A sentence that is longer than a line is cut, and shows that it was."""
+    first = "It requires timm."
+
+    assert first == sentences_of(ImportError(f"{first} Then restart {'the runtime ' * 20}."))
+    assert f"{'x' * 199}…" == sentences_of(ImportError("x" * 201))
+    assert f"{first} Install it." == sentences_of(ImportError(f"{first}\n  Install it."))
 
 
 def test_a_missing_extra_is_refused_with_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

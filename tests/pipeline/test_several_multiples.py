@@ -106,6 +106,32 @@ def test_sizes_that_should_be_equal_are_multiples_and_no_bounds() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=60, h=6, g=3, L=5))
 
 
+class Waves(nn.Module):
+    """Layers that add sines and cosines of the positions, half of the width each, through a matrix."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.layers = n.h, nn.ModuleList([nn.Linear(n.d, n.d, bias=False) for _ in range(n.L)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        angles = torch.arange(x.shape[0])[:, None] / torch.arange(1, x.shape[1] + 1, 2)
+        waves = torch.cat([angles.sin(), angles.cos()], 1)
+        for layer in self.layers:
+            x = (x + layer(waves)).unflatten(1, (self.h, -1)).flatten(1)
+        return x
+
+
+def test_widths_of_a_matmul_that_should_be_equal_are_multiples_and_no_bounds() -> None:
+    """With two heads the width is even by chance: heads are even, and may be more than layers."""
+    dims = {"B": 2, "d": Dim(48, multiple_of="h"), "h": 8, "L": 9}
+    s = Spec("waves", dims, Waves, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum(), trip_counts=("L",))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"d": "h", "h": 2} == {dim.name: dim.multiple_of for dim in derivation.dims if dim.multiple_of}
+    assert {None} == {dim.at_most for dim in derivation.dims}
+    assert [] == failures(calc.check(derivation, B=3, d=54, h=6, L=2))
+
+
 class Patches(nn.Module):
     """Cuts an image into patches of p by p pixels."""
 

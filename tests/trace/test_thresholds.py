@@ -20,6 +20,7 @@ from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.trace import certificate_sizes
 from calc.trace.hints import HintRules, hints
+from calc.trace.tracer import bounds_of_numbers
 from tests.checks import failures
 
 
@@ -121,6 +122,38 @@ def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
     assert hints(basis, sizes, HintRules(near=Near(frozenset("T")))) == {"B": 2, "T": 29, "d": 31, "V": 67}
     assert hints(basis, sizes, HintRules(near=Near(frozenset("T"), exactly=True))) == {"B": 2, "T": 24, "d": 25, "V": 67}
     assert hints(basis, sizes) == {"B": 13, "T": 29, "d": 31, "V": 67}
+
+
+def test_a_bound_of_a_number_is_no_smaller_than_it() -> None:
+    """T is 101 throughout, and at most C - 2: the first prime from 103 on. V is larger than C here too."""
+    dims = {"B": Dim(2), "T": Dim(101, at_most="C - 2"), "C": Dim(131), "V": Dim(1000)}
+    basis = basis_of(dims, {"T": "101"})
+    least = bounds_of_numbers(dims, basis)
+
+    assert {"C": 103} == least
+    assert {"B": 13, "C": 103, "V": 107} == hints(basis, {name: dim.default for name, dim in dims.items()}, HintRules(least=least))
+
+
+class Rows(nn.Module):
+    """As many rows of a table of C as there are tokens, in the root of that number parts."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.rows = nn.Buffer(torch.randn(1, n.C))
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        return x * self.rows[:, :length].expand(x.shape[0], length) * math.isqrt(int(length))
+
+
+def test_a_step_at_one_length_has_the_bound_of_the_length_as_a_symbol() -> None:
+    """A table of fewer rows than tokens would be another step."""
+    dims = {"B": Dim(2), "T": Dim(101, at_most="C"), "C": Dim(131)}
+    s = Spec("rows", dims, Rows, lambda n: (torch.randn(n.B, n.T),), lambda m, x: m(x).sum(), may_specialize=(("T",),))
+    derivation = calc.derive(s, cache=False, mode="infer")
+
+    assert {"T"} == derivation.specialized.keys()
+    assert [] == failures(calc.check(derivation, B=3, C=107))
 
 
 def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:

@@ -16,11 +16,23 @@ from typing import Any
 from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import HEADS, ConfigLayout, dims_of, dims_of_tower, home_of, layout_of, may_specialize, positions, towers_of
+from calc.models.hf.dimensions import (
+    HEADS,
+    ConfigLayout,
+    dims_of,
+    dims_of_tower,
+    home_of,
+    is_depth,
+    layout_of,
+    may_specialize,
+    positions,
+    towers_of,
+)
 from calc.models.hf.effects import notes_on_missing_layers, notes_on_unused, without_effect
 from calc.models.hf.feeds import stated
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.pairs import pair_lists
+from calc.models.hf.positions import begins_after_padding, notes_on_padding, own_padding, padded_tables, positions
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import Task, task_of
@@ -32,6 +44,8 @@ _CHECKED_AT_FULL_WIDTH = 200_000_000
 # Most parameters of a reduced model, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
+# Most tokens of a trial run of which one is enough.
+_SHORT = 16
 # Most bytes of parameters and buffers in a trial run of the class.
 _MOST_BYTES = 2**32
 # Sizes whose names end so are proportional to the number of heads.
@@ -50,6 +64,8 @@ def spec(path: str) -> Spec:
     config = reading.construct(source)
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
+    shorter = _after_padding(source, task, layout, dims, module)
+    dims |= shorter
     dims |= _shared_width(source, task, layout, dims, task.small(config))
     dims |= _equal_towers(source, task, layout, dims, config)
     dims |= _grouped_heads(source, task, layout, dims, config)
@@ -70,7 +86,7 @@ def spec(path: str) -> Spec:
         check_at=check_at,
         reduced=_reduced(parameters),
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
-        trip_counts=("L",) if "L" in dims else (),
+        trip_counts=tuple(name for name in dims if is_depth(name)),
         digest=digest,
         key=f"hf:{digest}:transformers-{transformers.__version__}",
         notes=(
@@ -79,6 +95,7 @@ def spec(path: str) -> Spec:
             *reading.notes_on_overruled(source),
             *reading.notes_on_chance(source),
             *notes,
+            *notes_on_padding(shorter),
         ),
         may_specialize=may_specialize(dims),
         may_unroll=tuple(name for name in ("T", "S") if name in dims),
@@ -97,15 +114,58 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
     layers = pattern_of(own, text, depth, module) if "L" in fields else None
+    inner |= {} if "L" in fields else _with_its_depth(towers, module)
     layout = ConfigLayout(fields, layers, home, inner, pair_lists(own, text, fields))
     unused = without_effect(source, layout, text)
     layout = replace(layout, fields={name: fields[name] for name in fields if name not in unused})
     dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
     for prefix, (part, config_part, _) in towers.items():
         dims |= dims_of_tower(part, inner[prefix], config_part, prefix)
-    numbers = (f"the depth and the sizes of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
+    fixed = "sizes" if any(tower.layers for tower in inner.values()) else "depth and the sizes"
+    numbers = (f"the {fixed} of images and audio of {', '.join(t[2] for t in towers.values())} are numbers here",)
     of_fields = (*notes_on_unused(own, fields, unused), *(() if home else notes_on_missing_layers(source, layout)))
     return layout, dims, (*task.notes, *notes, *of_fields, *(numbers if towers else ()))
+
+
+def _with_its_depth(towers: Mapping[str, tuple[Source, Any, str]], module: Any) -> dict[str, ConfigLayout]:
+    """The layout of the only nested config with a depth, that depth among its dimensions, by prefix; empty if its layers do not repeat or
+    there are several."""
+    layouts = {prefix: layout_of(part, config) for prefix, (part, config, _) in towers.items()}
+    deep = [prefix for prefix, fields in layouts.items() if "L" in fields]
+    if len(deep) != 1:
+        return {}
+    part, config, name = towers[deep[0]]
+    fields = layouts[deep[0]]
+    layers = pattern_of(part, config, config.__dict__[fields["L"][0]], module)
+    return {} if layers is None else {deep[0]: ConfigLayout(fields, layers, name)}
+
+
+def _after_padding(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], module: Any) -> dict[str, Dim]:
+    """The lengths that a table of positions bounds, where its first rows, up to that for padding, are for no position."""
+    bounded = [name for name in ("T", "S") if name in dims and dims[name].at_most == "C"]
+    sizes = _own_sizes(dims) if bounded else {}
+    if not sizes or not padded_tables(module, sizes["C"]):
+        return {}
+    before = own_padding(source, sizes["C"]) + 1
+    narrow = {"B": 1, **_free(_narrow(sizes, layout, dims), dims), **dict.fromkeys(bounded, min(_SHORT, sizes["C"] // 2))}
+    if before >= sizes["C"] or not _begins_after_padding(source, task, layout, Sizes(**resolve(dims, narrow))):
+        return {}
+    return {name: replace(dims[name], default=min(sizes[name], sizes["C"] - before), at_most=f"C - {before}") for name in bounded}
+
+
+def _begins_after_padding(source: Source, task: Task, layout: ConfigLayout, n: Sizes) -> bool:
+    """Whether the class has no token at the row for padding of its table of positions. True if it does not run at the sizes ``n``."""
+    import torch
+
+    def run(token: int) -> None:
+        task.predict(module, *(tensor if tensor.is_floating_point() else torch.full_like(tensor, token) for tensor in inputs))
+
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module, inputs = _trial(source, task, layout, n)
+            return begins_after_padding(module, n.C, getattr(n, "T", None) or n.S, run)
+    except Exception:  # the class may raise anything at sizes that it does not support
+        return True
 
 
 def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
@@ -114,7 +174,7 @@ def _even_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[
     d = dims.get("d")
     if d is None or k is None or h is None or k.multiple_of or not k.tied or h.multiple_of or d.multiple_of != "h":
         return {}
-    small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if name in ("L", "V") and name in dims}
+    small = dict(tried) | _shallow({}, layout, dims)
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
     if _runs(source, task, layout, dims, _smaller(source, layout, dims, odd)):  # a tower of images at full width takes seconds
         return {}
@@ -199,8 +259,8 @@ def _without_memory(source: Source, config: Any) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # whatever the class raises, this config cannot be used
-        message = " ".join(str(error).split())[:200] or "no message"
-        raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {message}") from None
+        message = f"{type(error).__name__}: {reading.sentences_of(error) or 'no message'}"
+        raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {message}") from None
 
 
 def vocabulary_of(module: Any, config: Any) -> int:
@@ -223,13 +283,12 @@ def _check_at(
         small = {name: min(value, sizes[name]) if name != "B" else value for name, value in tried.items()}
         if parameters > _CHECKED_AT_FULL_WIDTH:
             made = list(_relatives(sizes, layout, dims))
-            deep = ({name: value for name, value in relative.items() if name != "L"} for relative in made[:1] if "L" in dims)
+            deep = ({name: value for name, value in relative.items() if not is_depth(name)} for relative in made[:1])
             relatives = [small | relative for relative in (*made, *deep)]  # the last for a class that runs at one depth only
             pairs = ((_smaller(source, layout, dims, relative), relative) for relative in relatives)
             tries = (sizes for smaller, relative in pairs for sizes in ([smaller] if smaller == relative else [smaller, relative]))
             fit = (sizes for sizes in tries if _runs(source, task, layout, dims, sizes))
-            shallow = {name: value for name, value in _narrow(sizes, layout, dims).items() if name in ("L", "V") and name in dims}
-            small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | shallow)]))
+            small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | _shallow(sizes, layout, dims))]))
         resolve(dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())
@@ -262,12 +321,17 @@ def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, D
     h, g = sizes.get("h", 1), sizes.get("g", sizes.get("h", 1))
     narrow_g = min(g, 2)
     narrow_h = 4 if g == h else narrow_g * min(h // g, 4)
-    pattern = layout.layers
-    depth = {} if pattern is None else {"L": pattern.irregular + pattern.period * (2 if pattern.period < 4 else 1)}
+    patterns = {"L": layout.layers, **{f"{prefix}L": tower.layers for prefix, tower in layout.inner.items()}}
+    depth = {name: p.irregular + p.period * (2 if p.period < 4 else 1) for name, p in patterns.items() if p is not None}
     width = {"f": 212 if isinstance(dims["f"].multiple_of, int) else 211} if "f" in dims else {}
     unit = dims["k"].multiple_of if "k" in dims else None
     k = -(-_HEAD_WIDTH // unit) * unit if isinstance(unit, int) else _HEAD_WIDTH
     return {"h": narrow_h, "g": narrow_g, "k": k, "d": k * narrow_h, "V": 503, **width, **depth}
+
+
+def _shallow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> dict[str, int]:
+    """The depths and the vocabulary of ``_narrow``."""
+    return {name: size for name, size in _narrow(sizes, layout, dims).items() if (is_depth(name) or name == "V") and name in dims}
 
 
 def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
@@ -278,7 +342,7 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
         parameters = _parameters(source, layout, sizes)
     except Exception:  # the class may raise anything at sizes that it does not support
         return dict(small)
-    own = [name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S") and name not in small]
+    own = [name for name in dims if not (name in FIELDS.dimensions or name in ("B", "T", "S") or is_depth(name) or name in small)]
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
         unit = dims[name].multiple_of or 1
         if parameters <= _CHECKED_NARROW or dims[name].tied:
@@ -307,11 +371,36 @@ def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, D
         if _bytes(source, layout, n) > _MOST_BYTES:
             return False
         with torch.no_grad(), torch.random.fork_rng(devices=[]), one_thread():
-            module, config = _build(source, layout, n), source.config(layout.changes(n))
-            task.predict(module, *task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config))
+            module, inputs = _trial(source, task, layout, n)
+            task.predict(module, *inputs)
     except Exception:  # the class may raise anything at sizes that it does not support
         return False
     return True
+
+
+def _trial(source: Source, task: Task, layout: ConfigLayout, n: Sizes) -> tuple[Any, tuple[Any, ...]]:
+    """(the module at the sizes ``n``, its inputs), for a run whose values do not matter."""
+    with _zeros_for_random_numbers():
+        module, config = _build(source, layout, n), source.config(layout.changes(n))
+    return module, task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config)
+
+
+@contextlib.contextmanager
+def _zeros_for_random_numbers() -> Iterator[None]:
+    """Context in which weights are initialized to zeros: those of a tower at full width take seconds to draw."""
+    import torch
+
+    def zeroed(tensor: Any, *_: Any, **__: Any) -> Any:
+        return tensor.zero_()
+
+    drawn = ("normal_", "uniform_")
+    for name in drawn:
+        setattr(torch.Tensor, name, zeroed)
+    try:
+        yield
+    finally:
+        for name in drawn:
+            delattr(torch.Tensor, name)  # those of its base class are visible again
 
 
 def _bytes(source: Source, layout: ConfigLayout, n: Sizes) -> int:

@@ -13,6 +13,7 @@ from calc.dimensions import Dim, meaning_of
 from calc.models.hf.feeds import fixed_frames
 from calc.models.hf.layers import LayerPattern
 from calc.models.hf.pairs import PairLists, share_of
+from calc.models.hf.positions import learned_positions, rotary
 from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
 from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
@@ -68,7 +69,7 @@ def towers_of(config: Any, home: str) -> dict[str, str]:
 
 
 def dims_of_tower(source: Source, layout: ConfigLayout, config: Any, prefix: str) -> dict[str, Dim]:
-    """The dimensions of a nested config, their names with ``prefix``. Its depth stays static."""
+    """The dimensions of a nested config, their names with ``prefix``."""
     dims, _ = dims_of(source, layout, config, {})
     name = prefix.removesuffix("_").replace("_", " ")
 
@@ -306,31 +307,20 @@ def _refuses(source: Source, layout: ConfigLayout, value: Mapping[str, Any]) -> 
     return False
 
 
-def positions(config: Any) -> int | None:
-    """The largest length of a sequence, where the config has one."""
-    stored = config.__dict__
-    return next((stored[name] for name in FIELDS.dimensions["C"] if is_size(stored.get(name))), None)
-
-
-def rotary(config: Any) -> bool:
-    """Whether the config has rotary positions."""
-    return any(config.__dict__.get(name) for name in FIELDS.rotary)
-
-
-def learned_positions(config: Any) -> bool:
-    """Whether the positions are learned: neither rotary nor a bias of the attention."""
-    return not rotary(config) and not any(config.__dict__.get(name) for name in FIELDS.biased)
+def is_depth(name: str) -> bool:
+    """Whether a dimension is a number of layers, of the model or of a nested config."""
+    return name == "L" or name.endswith("_L")
 
 
 def may_specialize(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
     """Sets of dimensions to specialize, in order, if the step cannot be traced with all symbolic: own names first, sequence last."""
     lengths = tuple(name for name in dims if name in ("T", "S", "N") or name.endswith("_positions"))
-    own = tuple(name for name in dims if name not in FIELDS.dimensions and name != "B" and name not in lengths)
+    own = tuple(name for name in dims if name not in FIELDS.dimensions and name not in ("B", *lengths) and not is_depth(name))
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)
     sets: Sequence[tuple[str, ...]] = [
         own,
         widths,
-        ("L",) if "L" in dims else (),
+        tuple(filter(is_depth, dims)),
         tuple(n for n in ("V", "C") if n in dims),
         lengths,
     ]

@@ -129,7 +129,13 @@ def _stride(config: Any) -> int:
 def _samples(n: Any, _: Any, config: Any) -> Any:
     import torch
 
-    return torch.randn(n.B, *(_fixed_spectrum(config) or (n.N,)))
+    return torch.randn(n.B, *(_fixed_spectrum(config) or (*_channels_of_sound(config), n.N)))
+
+
+def _channels_of_sound(config: Any) -> tuple[int, ...]:
+    """The number of channels, where samples have a dimension for it: in a codec, which compresses them to entries of codebooks."""
+    channels = stated(config, "audio_channels", 1 if stated(config, "codebook_size", None) else None)
+    return (channels,) if channels else ()
 
 
 def _fixed_spectrum(config: Any) -> tuple[int, int] | None:

@@ -431,6 +431,13 @@ def _last_line(error: BaseException) -> str:
     return (str(error).strip().rpartition("\n")[2].strip() or type(error).__name__)[:200]
 
 
+def sentences_of(error: BaseException) -> str:
+    """An error's message on one line of at most 200 characters: whole sentences where its first one is no longer."""
+    text = " ".join(str(error).split())
+    end = text.rfind(". ", 0, 201)
+    return text[: end + 1] if len(text) > 200 and end >= 0 else clip(text, 200)
+
+
 def clip(value: object, most: int = 40) -> str:
     """The value as text of at most ``most`` characters."""
     return clipped(str(value), most)

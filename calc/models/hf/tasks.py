@@ -31,7 +31,7 @@ from calc.models.hf.feeds import (
     TRANSCRIPTS,
     Feed,
 )
-from calc.models.hf.source import Source, clip, quiet, symbolic_sizes_accepted
+from calc.models.hf.source import Source, clip, quiet, sentences_of, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS
 
 
@@ -91,7 +91,8 @@ def _own_loss(outputs: Any) -> Any:
 
 
 def _mean_of_squares(outputs: Any) -> Any:
-    return outputs[0].square().mean()
+    first = outputs[0]
+    return (first if first.is_floating_point() else _first_tensor(outputs)).square().mean()  # a codec has its codes first
 
 
 def _tensors_of(outputs: Any) -> Iterator[Any]:
@@ -227,6 +228,8 @@ def task_of(source: Source) -> Task:
     if task:
         return task
     where = f"{source.where}: architecture {clip(source.architecture)!r}"
+    if cls and not _has_forward(cls):
+        raise ConfigError(f"{where} has no forward, only parts that it generates with: use FILE.py:NAME, with a step of your own")
     if cls:
         unknown = ", ".join(sorted(_required(cls) - FEEDS.keys())) or cls.main_input_name
         raise ConfigError(
@@ -247,7 +250,14 @@ def _class_of(source: Source, listed: bool) -> Any:
     try:
         return cls if listed or getattr(cls, "config_class", None) is source.config_class else None
     except ImportError as error:  # the library's stand-in for such a class raises it
-        raise ConfigError(f"{source.where}: {' '.join(str(error).split())[:200]}") from None
+        raise ConfigError(f"{source.where}: {sentences_of(error)}") from None
+
+
+def _has_forward(cls: Any) -> bool:
+    """Whether the class has a forward of its own."""
+    import torch
+
+    return cls.forward is not torch.nn.Module.forward
 
 
 def _required(cls: Any) -> set[str]:
