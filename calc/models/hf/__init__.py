@@ -25,7 +25,6 @@ from calc.models.hf.dimensions import (
     is_depth,
     layout_of,
     may_specialize,
-    positions,
     towers_of,
 )
 from calc.models.hf.effects import notes_on_missing_layers, notes_on_unused, without_effect
