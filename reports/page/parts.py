@@ -39,7 +39,7 @@ def meaning_in(dim: TracedDim, derivation: Derivation) -> str:
 
 
 def _has_attention(derivation: Derivation) -> bool:
-    return any("scaled_dot_product" in row.operator or bare_name(row.operator) == "_softmax" for row in derivation.coverage)
+    return any("attention" in row.operator or bare_name(row.operator) == "_softmax" for row in derivation.coverage)
 
 
 BADGES = {

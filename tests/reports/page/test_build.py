@@ -16,6 +16,7 @@ from calc.symbolic.algebra import evaluate_text
 from calc.symbolic.expression import Name, Number, Product
 from calc.symbolic.marks import as_latex
 from reports.page.build import PageContent, build
+from reports.page.parts import meaning_in
 from reports.typeset.wording import in_words
 from reports.writers import html, markdown
 from reports.writers.render import Look
@@ -275,3 +276,14 @@ def test_rules_of_thumb_that_do_not_apply_stand_apart_with_the_reason(page):
     assert {"6BN", "BDL activations"} <= {t.name for t in page.inapplicable_rules}
     assert not {t.name for t in page.rules_of_thumb} & {t.name for t in page.inapplicable_rules}
     assert all(t.reason.startswith(("does not apply: ", "cannot be compared: ")) for t in page.inapplicable_rules)
+
+
+def test_a_letter_of_attention_has_its_usual_meaning_in_a_step_with_attention() -> None:
+    """The hidden width of an LSTM can be called h; a meaning that a spec gives is kept."""
+    without = sample.derivation()
+    (row, *_), dim = without.coverage, next(dim for dim in without.dims if dim.name == "h")
+    attending = replace(without, coverage=(replace(row, operator="aten._softmax.default"),))
+    given = replace(dim, meaning="cells")
+
+    assert ("dimension h", "attention heads") == (meaning_in(dim, without), meaning_in(dim, attending))
+    assert "cells" == meaning_in(given, without)
