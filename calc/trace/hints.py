@@ -20,10 +20,10 @@ _BOUNDED = (2, 3)
 class HintRules:
     """How hints are chosen.
 
-    Symbols ``bounded`` by a trip count or a number are no larger than it, and those that bound a number are at least ``least``. With ``products``, a symbol also exceeds each smaller dimension
-    that is a product (f exceeds d = h*k), and each smaller one of ``products`` (d exceeds g*k). The symbols of ``near``, and all smaller
-    ones, are as near to their values as distinct primes, or distinct numbers, allow: torch specializes equal hints to one symbol, and 1 to
-    a number.
+    Symbols ``bounded`` by a trip count or a number are no larger than it, and those that bound a number are at least ``least``. With
+    ``products``, a symbol also exceeds each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products``
+    (d exceeds g*k). The symbols of ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers,
+    allow: torch specializes equal hints to one symbol, and 1 to a number.
 
     For certificates, ``hint_set`` selects further sets: no symbol has the same prime twice. ``shift`` moves the hints by that many primes
     (down, if negative). ``following`` gives the next hint; by default it is the next prime.
