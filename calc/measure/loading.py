@@ -85,6 +85,12 @@ def loaders(plan: TransferPlan, pins: bool, repeat: Repeat) -> Iterator[Loaded |
                 yield Loaded(name, workers, pinned, alone, _in_loop(pull, step, repeat, calls), step, ahead)
 
 
+def loaded_ahead(plan: TransferPlan) -> int:
+    """Batches that workers have loaded beyond the one in use, when nothing asks for more."""
+    with file_of_tokens(plan.nbytes, plan.seed) as (path, _), _iterating(path, plan, False) as (pull, loaded):
+        return _ahead(pull, loaded)
+
+
 @contextmanager
 def _iterating(path: Path, plan: TransferPlan, pinned: bool) -> Iterator[tuple[Callable[[], object], Callable[[], int]]]:
     """Context with what asks for the next batch, and what gives the number of batches loaded so far; workers end with it."""

@@ -14,8 +14,9 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from calc.errors import BadInputError, ConfigError, NapkinError, SpecError, suggestion, words_of
@@ -177,6 +178,15 @@ def _no_spec(attribute: str, module: ModuleType) -> str:
     return f"{attribute!r} is {'a module class' if is_module else 'a class'}, not a spec"
 
 
+class _Uncached(SourceFileLoader):
+    """Runs a file by its text: bytecode that Python cached is out of date where a file was edited within a second, to the same length."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file as it is."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 _RAN: dict[str, bytes] = {}  # the code of each user's module that is loaded
 
 
@@ -185,7 +195,7 @@ def _run(file: Path, code: bytes) -> ModuleType:
     name = f"{_PREFIX}{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:16]}"
     if name in sys.modules and _RAN.get(name) == code:
         return sys.modules[name]
-    description = importlib.util.spec_from_file_location(name, file)
+    description = importlib.util.spec_from_file_location(name, file, loader=_Uncached(name, str(file)))
     if description is None or description.loader is None:
         raise BadInputError(f"{file} is not a Python file that can be run")
     module = importlib.util.module_from_spec(description)

@@ -66,7 +66,7 @@ def look_of(template: str, folder: str) -> Look:
 # Macros of a format, and what is no report of a model.
 _PARTS = {
     *("html", "markdown", "latex", "lecture", "roofline", "comparison", "side-by-side", "by-part", "same-steps", "exercises"),
-    *("scripted", "what-if", "site", "questions"),
+    *("scripted", "what-if", "site", "questions", "step-names"),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from calc.hardware.times import TransferPlan
 from calc.mathematics.initialization.comparison import compare as compare_moments
 from calc.mathematics.initialization.comparison import percent as allowance
 from calc.mathematics.updates.check import check as check_update
@@ -189,7 +190,7 @@ def _data(_: Lab) -> SystemResult:
         ),
         SystemAnswer("memory of batches on the host then", int(loader.value), "bytes", "(W·p + 1) batches: those ahead and the one in use"),
     )
-    copied = experiment("pinned_copy")
+    copied, plan = experiment("pinned_copy"), TransferPlan(2**17, batch, length, workers=2, prefetch=3)
     on_gpu = unmeasured("copies from pinned memory, without waiting", "faster than from pageable memory", "needs a CUDA device")
     if copied is not None:
         faster = copied["pinned"] < copied["pageable"]
@@ -198,9 +199,7 @@ def _data(_: Lab) -> SystemResult:
         equal("bytes of the file", 2 * tokens, file["file"], "the file's size"),
         equal("bytes of a batch", 2 * 8 * batch * length, file["batch"], "storages of inputs and targets"),
         equal("targets are the inputs one place on", "yes", "yes" if file["shifted"] else "no", "compared element by element"),
-        equal(
-            "batches loaded ahead", int(loader["a"]), experiment("loaded_ahead", 2**17, batch, length, 2, 3), "a count in two real workers"
-        ),
+        equal("batches loaded ahead", int(loader["a"]), experiment("loaded_ahead", plan), "a count in two real workers"),
         equal("the file is mapped", "yes", "yes" if file["mapped"] else "no", "numpy.memmap"),
         on_gpu,
     )
