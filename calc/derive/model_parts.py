@@ -32,6 +32,7 @@ from calc.derive.part_names import (
     MIX,
     NAMES,
     NORMS,
+    OF_ATTENTION,
     OUTSIDE,
     PROJECT,
     QKV,
@@ -46,7 +47,7 @@ from calc.rules.registry import Cost
 
 # A part by module path: which one is known when the paths of all traces are.
 _OWN = ""
-_OF_ATTENTION, _OF_FEED_FORWARD = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION)), frozenset((FEED_FORWARD, EXPERTS, ROUTER))
+_OF_FEED_FORWARD = frozenset((FEED_FORWARD, EXPERTS, ROUTER))
 # Addends of fused attention, by ``Term.attention``.
 _FUSED = {"scores": SCORES, "mix": MIX}
 # What a matmul of unfused attention computes, by its part and its name as any matmul. Q is the left operand of the scores.
@@ -228,7 +229,7 @@ def _heads(flow: _Sources, weighted: Mapping[int, _Matmul]) -> Iterator[int]:
 
 def _paths_of(flow: _Sources, parts: Mapping[int, str]) -> list[str]:
     """Module paths of matmuls that are in no attention."""
-    return [flow.matmuls[i].module_path for i, part in parts.items() if part not in _OF_ATTENTION]
+    return [flow.matmuls[i].module_path for i, part in parts.items() if part not in OF_ATTENTION]
 
 
 def _inside_attention(unplaced: Mapping[int, _Matmul], attending: Iterable[_Matmul], others: Collection[str]) -> Iterator[tuple[int, str]]:
@@ -318,7 +319,7 @@ def _joint(parts: frozenset[str]) -> str:
     """One part for several: attention, or feed-forward with its router."""
     if len(parts) == 1:
         return next(iter(parts))
-    if parts <= _OF_ATTENTION:
+    if parts <= OF_ATTENTION:
         return ATTENTION
     if parts <= _OF_FEED_FORWARD:
         return EXPERTS if EXPERTS in parts else FEED_FORWARD

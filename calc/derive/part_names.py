@@ -6,6 +6,7 @@ EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS,
     "embedding", "query, key and value", "Q Kᵀ", "softmax", "P V", "attention output", "attention", "feed-forward", "experts", "router",
     "norms", "head", "loss", "other",
 )  # fmt: skip
+OF_ATTENTION = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION))
 _LAYER = (EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER)
 _AROUND = (NORMS, HEAD, LOSS, REMAINDER)
 NAMES = frozenset((*_LAYER, *_AROUND))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from calc.derive.part_names import ATTENTION, MIX, SCORES
+from calc.derive.part_names import OF_ATTENTION
 from calc.errors import NegativeCountError
 from calc.options import MASTER, TRAIN, trains
 from calc.symbolic.assignments import sizes_text
@@ -128,8 +128,8 @@ NO_ATTENTION = "this model has no attention"
 
 
 def has_attention(parts: Iterable[str]) -> bool:
-    """Whether a step whose matmuls are of these parts of the model has attention."""
-    return not {SCORES, MIX, ATTENTION}.isdisjoint(parts)
+    """Whether a step with these parts of the model has attention."""
+    return not OF_ATTENTION.isdisjoint(parts)
 
 
 def applies(name: str, unknown: str, options: Mapping[str, str]) -> bool:

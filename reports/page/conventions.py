@@ -103,7 +103,7 @@ def _training_step(options: Mapping[str, str]) -> Convention:
 
 def attends(derivation: Derivation) -> bool:
     """Whether the step has attention."""
-    return has_attention(part.part for part in derivation["flops.forward.matmul"].parts)
+    return has_attention(part.part for quantity in derivation.quantities.values() for part in quantity.parts)
 
 
 def options_in_words(derivation: Derivation) -> str:

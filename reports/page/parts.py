@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from calc.dimensions import MEANINGS
-from calc.graph.step import bare_name
 from calc.symbolic import branches
 from calc.symbolic.expression import Expression, Labelled, Number, Product, Sum, walk
 from calc.symbolic.tree import factored, parse
+from reports.page.conventions import attends
 from reports.page.model import Badge, FormulaPieces, TermRow, TypesetFormula
 from reports.typeset import expressions, numbers, paths, plain
 from reports.typeset.escape import slug
@@ -35,11 +35,7 @@ _OF_ATTENTION = ("h", "g", "k")  # letters whose usual meanings are of attention
 def meaning_in(dim: TracedDim, derivation: Derivation) -> str:
     """What a dimension means. In a step without attention a letter of attention has no usual meaning: h can be the width of an LSTM."""
     usual = dim.name in _OF_ATTENTION and dim.meaning == MEANINGS[dim.name]
-    return f"dimension {dim.name}" if usual and not _has_attention(derivation) else dim.meaning
-
-
-def _has_attention(derivation: Derivation) -> bool:
-    return any("attention" in row.operator or bare_name(row.operator) == "_softmax" for row in derivation.coverage)
+    return f"dimension {dim.name}" if usual and not attends(derivation) else dim.meaning
 
 
 BADGES = {

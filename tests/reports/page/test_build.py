@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from calc.derive.names import StepPlace
-from calc.derive.result import StepCheck
+from calc.derive.result import QuantityPart, StepCheck
 from calc.derive.rules_of_thumb import compare
 from calc.errors import BadInputError
 from calc.graph.step import Assumption, TracedDim
@@ -281,8 +281,9 @@ def test_rules_of_thumb_that_do_not_apply_stand_apart_with_the_reason(page):
 def test_a_letter_of_attention_has_its_usual_meaning_in_a_step_with_attention() -> None:
     """The hidden width of an LSTM can be called h; a meaning that a spec gives is kept."""
     without = sample.derivation()
-    (row, *_), dim = without.coverage, next(dim for dim in without.dims if dim.name == "h")
-    attending = replace(without, coverage=(replace(row, operator="aten._softmax.default"),))
+    quantity, dim = without["parameters"], next(dim for dim in without.dims if dim.name == "h")
+    projected = replace(quantity, parts=(QuantityPart("attention output", quantity.text or "", 1),))
+    attending = replace(without, quantities={"parameters": projected})
     given = replace(dim, meaning="cells")
 
     assert ("dimension h", "attention heads") == (meaning_in(dim, without), meaning_in(dim, attending))
