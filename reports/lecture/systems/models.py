@@ -69,7 +69,7 @@ def _two_layer(lab: Lab) -> SystemResult:
             "backward if the input needed its gradient",
             with_input,
             "FLOP",
-            f"{readable(equations.backward_flops_with_inputs)}, of the derived equations",
+            f"{readable(str(equations.backward_flops_with_inputs))}, of the derived equations",
         ),
         SystemAnswer(
             "forward and backward",
