@@ -15,6 +15,11 @@ HIDDEN, OUTPUT, INPUT = "H", "Y", "x"
 _TOP = ("", TOP, LOSS)
 
 
+def _is_over_last_axis(node: Node, operand: ir.Operand) -> bool:
+    """Whether a reduction is over the last axis of its operand alone: over features, not over places or positions."""
+    return [axis for axis, label in enumerate(operand.at) if label >= len(node.shape)] == [len(operand.at) - 1]
+
+
 class MadeFrom:
     """Names by the equations themselves. ``readers`` of each tensor, ``called``: the names so far, without module paths, by node."""
 
@@ -33,8 +38,8 @@ class MadeFrom:
         if self._is_averaged_loss(node):
             return "losses"
         match node.op:
-            case ir.Reduce("max" | "mean", _):
-                return "pooled"
+            case ir.Reduce("max" | "mean" as kind, operand):
+                return kind if _is_over_last_axis(node, operand) else "pooled"
             case ir.Split() | ir.Merge():
                 return self._of_view(node)
             case ir.Gather(_, coordinates, None) if all(isinstance(c, ir.Index) for c in coordinates):

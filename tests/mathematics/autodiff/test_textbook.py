@@ -241,6 +241,28 @@ def test_tensors_without_a_usual_name_are_called_after_what_they_are_taken_from(
     assert "Σ_b,i losses[b,i]" == right_of["ℒ"]
 
 
+class _Means(nn.Module):
+    """Multiplies by the mean of all features, and averages over all positions."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.mix = nn.Linear(n.d, n.d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.mix(x)
+        return (x * x.mean(-1, keepdim=True)).tanh().mean(1)
+
+
+def test_a_mean_over_features_is_no_pooling() -> None:
+    """A pooled tensor is one of positions or places."""
+    inputs = {"B": 3, "T": 5, "d": 7}
+    spec = calc.Spec("means", inputs, _Means, lambda n: (torch.randn(n.B, n.T, n.d),), lambda model, x: model(x).square().sum())
+    right_of = {e.of: e.equation.right for e in entries(calc.gradients(spec)) if e.kind == "forward"}
+
+    assert right_of["mean"].startswith("mean_i(")
+    assert "mean_t(" in right_of["pooled"]
+
+
 def test_layers_that_are_alike_are_shown_once() -> None:
     """Two layers of GPT-2, forward and back."""
     actual = groups(entries(calc.gradients(calc.load("gpt2"))))
