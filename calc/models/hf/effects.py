@@ -13,22 +13,26 @@ from typing import Any
 from calc.models.hf.dimensions import ConfigLayout
 from calc.models.hf.layers import kind_of, without_memory
 from calc.models.hf.source import Source, stored
-from calc.models.hf.table import FIELDS
+from calc.models.hf.table import FIELDS, is_size
 from calc.spec import Sizes
 
 # Letters of what a model may do without: each is the size of a weight. The model itself may state them as settings without use.
 _SHAPES_ONLY = ("f", "E")
+_MAY_LACK_EFFECT = (*_SHAPES_ONLY, "C")
 
 
 def without_effect(source: Source, layout: ConfigLayout, config: Any) -> frozenset[str]:
-    """Dimensions that, doubled, change no module: no parameter's or buffer's shape, and no setting. ``config`` has their fields."""
+    """Dimensions that, doubled, change no module: no tensor's shape, and no setting. ``config`` has their fields."""
     values = {name: stored(config)[fields[0]] for name, fields in layout.fields.items()}
-    sizes = {name: value for name, value in values.items() if value is not None}
-    if layout.layers is not None:
-        sizes["L"] = layout.layers.irregular + layout.layers.period
-    candidates = [name for name in sizes if name in _SHAPES_ONLY or name not in FIELDS.dimensions]
+    sizes = {name: value for name, value in values.items() if value is not None} | _shallow(layout)
+    candidates = [name for name in sizes if name in _MAY_LACK_EFFECT or name not in FIELDS.dimensions]
     unused = frozenset(_unused(source, layout, sizes, candidates) if candidates else ())
     return unused | {"e"} if "E" in unused else unused
+
+
+def _shallow(layout: ConfigLayout) -> dict[str, int]:
+    """The least depth that has every kind of layer."""
+    return {} if layout.layers is None else {"L": layout.layers.irregular + layout.layers.period}
 
 
 def _unused(source: Source, layout: ConfigLayout, sizes: Mapping[str, int], candidates: list[str]) -> Iterator[str]:
@@ -47,17 +51,23 @@ def _unused(source: Source, layout: ConfigLayout, sizes: Mapping[str, int], cand
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """Shapes of parameters and buffers by name, and the settings of all modules."""
+    """Shapes of tensors by name, and the settings of all modules."""
 
     shapes: Mapping[str, tuple[int, ...]]
     settings: Hashable
 
 
-def _built(source: Source, layout: ConfigLayout, sizes: Mapping[str, int]) -> _Built:
-    """What the class builds at these sizes."""
-    module = without_memory(source, source.config(layout.changes(Sizes(**sizes))))
-    tensors = (*module.named_parameters(), *module.named_buffers())
+def _built(source: Source, layout: ConfigLayout, sizes: Mapping[str, int], further: Mapping[str, int] | None = None) -> _Built:
+    """What the class builds at these sizes, with the ``further`` fields."""
+    module = without_memory(source, source.config({**layout.changes(Sizes(**sizes)), **(further or {})}))
+    tensors = (*module.named_parameters(), *module.named_buffers(), *_unregistered(module))
     return _Built({name: tuple(tensor.shape) for name, tensor in tensors}, kind_of(module))
+
+
+def _unregistered(module: Any) -> Iterator[tuple[str, Any]]:
+    """Tensors that are plain attributes of a part, such as a table of positions: neither parameters nor buffers."""
+    for path, part in module.named_modules():
+        yield from ((f"{path}.{name}", value) for name, value in vars(part).items() if hasattr(value, "shape"))
 
 
 def notes_on_unused(source: Source, fields: Mapping[str, Sequence[str]], unused: frozenset[str]) -> tuple[str, ...]:
@@ -73,7 +83,7 @@ def notes_on_missing_layers(source: Source, layout: ConfigLayout) -> tuple[str, 
     counts = {
         name: value
         for name, value in source.raw.items()
-        if isinstance(value, int) and value > 0 and "num" in name and FIELDS.counts_layers(name) and name not in FIELDS.sizes
+        if is_size(value) and "num" in name and FIELDS.counts_layers(name) and name not in FIELDS.sizes
     }
     missing = [name for name, value in counts.items() if _is_without_effect(source, layout, name, value)]
     return tuple(
@@ -84,14 +94,9 @@ def notes_on_missing_layers(source: Source, layout: ConfigLayout) -> tuple[str, 
 
 
 def _is_without_effect(source: Source, layout: ConfigLayout, name: str, value: int) -> bool:
-    """Whether one more changes neither the parts of the model nor their settings."""
-    depth = {} if layout.layers is None else {"L": layout.layers.irregular + layout.layers.period}
-    changes = layout.changes(Sizes(**depth))
-    kinds: list[Hashable] = []
-    for count in (value, value + 1):
-        try:
-            module = without_memory(source, source.config({**changes, name: count}))
-        except Exception:  # the class may raise anything at a number that it does not support: so it reads it
-            return False
-        kinds.append((tuple(path for path, _ in module.named_parameters()), kind_of(module)))
-    return kinds[0] == kinds[1]
+    """Whether one more changes nothing that is built."""
+    try:
+        built, more = (_built(source, layout, _shallow(layout), {name: count}) for count in (value, value + 1))
+    except Exception:  # the class may raise anything at a number that it does not support: so it reads it
+        return False
+    return built == more
