@@ -86,7 +86,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     folder = Accumulator(algebra.parse, registry)
     grouped = loops.staged(loops.group(_entries(folder, frame), module_paths, interpolate, algebra.constant(1)))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
-    peaks = {name: _peaks(graph, name, step, algebra, module_paths, interpolate, bounds) for name, step in PEAKS.items()}
+    peaks = _peaks(graph, lambda step: peak.peak_candidates(graph.traces, step, algebra, module_paths, interpolate, bounds))
     return Analysis(
         graph=graph,
         registry=registry,
@@ -102,22 +102,19 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     )
 
 
-def _peaks(
-    graph: Graph,
-    name: str,
-    step: int,
-    algebra: Algebra,
-    module_paths: LoopIndices,
-    interpolate: Interpolation,
-    bounds: Sequence[tuple[str, str]],
-) -> tuple[PeakCandidate, ...]:
-    """The peak candidates of ``step``; none where the peak has no closed form."""
-    if name in graph.unknown:
-        return ()
-    try:
-        return peak.peak_candidates(graph.traces, step, algebra, module_paths, interpolate, bounds)
-    except CertificateError as error:
-        raise CertificateError(name, str(error)) from None
+def _peaks(graph: Graph, candidates: Callable[[int], tuple[PeakCandidate, ...]]) -> dict[str, tuple[PeakCandidate, ...]]:
+    """The ``candidates`` for each peak, by its step; none where it is unknown. Peaks without a closed form are refused together."""
+    peaks: dict[str, tuple[PeakCandidate, ...]] = {}
+    failures: dict[str, str] = {}
+    for name, step in PEAKS.items():
+        try:
+            peaks[name] = () if name in graph.unknown else candidates(step)
+        except CertificateError as error:
+            failures[name] = str(error)
+    if failures:
+        first, why = next(iter(failures.items()))
+        raise CertificateError(first, why, further=failures)
+    return peaks
 
 
 def _entries(folder: Accumulator, frame: CoverageContext) -> list[list[CountedAddend]]:

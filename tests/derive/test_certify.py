@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 import calc
+from calc.derive import peak
 from calc.derive.accumulate import Accumulator
+from calc.derive.analysis import PEAKS, analyse
 from calc.derive.certify import CertifiedForms, certify
 from calc.derive.closed_forms import derive
 from calc.derive.loops import LoopIndices
@@ -171,3 +173,16 @@ def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
     with pytest.raises(CertificateError, match=r"^the closed form of parameters divides by a size that is 0 there$") as caught:
         certify(forms, at, Accumulator(int, REGISTRY))
     assert "parameters" in caught.value.failures
+
+
+def test_peaks_without_a_closed_form_are_refused_together(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One restart without them is then enough."""
+
+    def refuse(*_: object) -> None:
+        raise CertificateError("memory.peak", "no closed form")
+
+    monkeypatch.setattr(peak, "peak_candidates", refuse)
+
+    with pytest.raises(CertificateError, match=r"^no closed form$") as refusal:
+        analyse(graph, REGISTRY)
+    assert refusal.value.failures == dict.fromkeys(PEAKS, "no closed form")
