@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.capacity.questions.quantities import quantity
 from calc.capacity.questions.question import Variable
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE, Accelerator, Price, accelerator, available
@@ -160,20 +161,20 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
             " give the dense peak of the format and synchronize before timing"
         )
     floating = {name: peak.dense for name, peak in of.peaks.items() if not name.startswith("int")}
-    allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
+    allowing = [f"{name} ({quantity(dense, 'FLOP/s')})" for name, dense in floating.items() if dense >= rate]
     if not allowing:
         return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronize before timing"
     formats = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
     ran = f"the matmuls ran in {formats}, with a peak of their own, or {_EARLY}"
-    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {quantity(of.peak(dtype), 'FLOP/s')}; {ran}"
 
 
 def beyond_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
     """The error for a planned rate above the peak."""
     if of is None:
-        return f"{float(rate):.4g} FLOP/s would be needed of each device; take more devices or more time"
-    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; take more devices or more time"
+        return f"{quantity(rate, 'FLOP/s')} would be needed of each device; take more devices or more time"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {quantity(of.peak(dtype), 'FLOP/s')}; take more devices or more time"
 
 
 def _cannot(rate: Fraction, dtype: str, of: Accelerator) -> str:
-    return f"{of.name} cannot do {float(rate):.4g} FLOP/s in {dtype}"
+    return f"{of.name} cannot do {quantity(rate, 'FLOP/s')} in {dtype}"

@@ -119,8 +119,8 @@ def test_what_bounds_a_token_is_named() -> None:
     """One sequence waits for memory; 4000 of them without a cache to speak of for arithmetic."""
     of = {"parameters": "8B", "layers": 1, "kv_heads": 1, "head_width": 1, "sequence": 1, "gpu": "h100-sxm"}
 
-    assert ask("time-per-token", **of).flags[0].startswith("bound by memory bandwidth: reading takes 0.00477612 s, ")
-    assert ask("time-per-token", **of, batch=4000).flags[0].startswith("bound by arithmetic: multiplying takes 0.0646791 s, ")
+    assert ask("time-per-token", **of).flags[0].startswith("bound by memory bandwidth: reading takes 4.7761 ms, ")
+    assert ask("time-per-token", **of, batch=4000).flags[0].startswith("bound by arithmetic: multiplying takes 64.679 ms, ")
 
 
 def test_young_and_daly_save_about_as_often() -> None:
@@ -150,6 +150,14 @@ def test_a_run_stands_beside_known_ones_and_thresholds() -> None:
     assert Fraction(63 * 10**23) / Fraction("3.14e23") == rows["times GPT-3 175B"].value
     assert rows["of the European Union's presumption of systemic risk"].value == Fraction(63, 100)
     assert rows["of the European Union's presumption of systemic risk"].because.startswith("not passed: 1e25 FLOP; ")
+
+
+def test_flops_alone_are_compared_with_known_runs() -> None:
+    """3.14e24 FLOP, without parameters and tokens, are 10 times GPT-3."""
+    rows = {row.label: row for row in ask("compare", flops="3.14e24").rows}
+
+    assert rows["times GPT-3 175B"].value == 10
+    assert rows["times Chinchilla 70B"].because.startswith("5.88e23 FLOP, 6 · 70e9 · 1.4e12; ")
 
 
 def test_units_make_no_difference() -> None:
