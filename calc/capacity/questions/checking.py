@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
-from calc.capacity.questions.quantities import in_sentence, quantity, short
+from calc.capacity.questions.quantities import in_sentence, short
 from calc.capacity.questions.question import Variable
 from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.capacity.questions.values import dimension
@@ -106,10 +106,11 @@ def say(problem: Problem, value: Fraction) -> None:
 
 def flag_beyond(problem: Problem, value: Fraction) -> None:
     """Flag a sequence length beyond the positions of the model."""
-    bound = problem.model.bound("T") if problem.model is not None and problem.wanted.symbol == "T" else None
+    x = problem.wanted
+    bound = problem.model.bound("T") if problem.model is not None and x.symbol == "T" else None
     if problem.model is not None and bound is not None and value > bound[1]:
         name, most = bound
-        problem.flags.append(f"beyond {name} = {most:,} positions: {problem.model.name} reads no sequence of {in_sentence(value, 'tokens')}")
+        problem.flags.append(f"beyond {name} = {most:,} positions: {problem.model.name} reads no sequence of {in_sentence(value, x.unit)}")
 
 
 def flag_experts(problem: Problem, value: Fraction) -> None:
@@ -125,8 +126,8 @@ def flag_experts(problem: Problem, value: Fraction) -> None:
         return
     x = problem.wanted
     problem.flags.append(
-        f"a mixture of experts: {in_sentence(least, 'bytes')} of weights are read if all {short(sequences)} sequences go"
-        f" to the same experts, and up to {in_sentence(most, 'bytes')} if they go to different ones: then {x.key} is {quantity(at_most, x.unit)}"
+        f"a mixture of experts: {in_sentence(least, 'bytes')} of weights are read if all {short(sequences)} sequences go to the same"
+        f" experts, and up to {in_sentence(most, 'bytes')} if they go to different ones: then {x.key} is {in_sentence(at_most, x.unit)}"
     )
 
 

@@ -130,7 +130,7 @@ MATMUL = Question(
     "the least time of a matmul of an x by y and a y by z matrix",
     (
         *_SIDES,
-        Variable("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16"),
+        Variable("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16", device="item"),
         _WORK,
         _MOVED,
         PEAK,

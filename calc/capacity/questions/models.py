@@ -21,7 +21,8 @@ from calc.platform.progress import Progress
 from calc.symbolic.assignments import sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Name, rewritten
-from calc.symbolic.parser import parse
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.readable import readable
 from calc.symbolic.writer import as_text
 
 if TYPE_CHECKING:
@@ -260,11 +261,13 @@ class QuestionModel:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
         longer = {**sizes, "T": _LONGEST}
         partly = [x.label for x in cached.lines if evaluate_text(x.expr, longer) * sizes["T"] != x.value * _LONGEST]
+        factors = sizes_text({name: size for name, size in sizes.items() if name in free_names(cached.expr) - {"B", "T"}})
+        formula = f"{readable(cached.expr)} elements of B·T tokens, {factors}"
         if not partly:
-            return Fraction(cached.value, sizes["T"]), "cached values per token"
+            return Fraction(cached.value, sizes["T"]), f"cached values per token: {formula}"
         if "T" not in self.sizes:
             raise BadInputError(f"{self.name[:40]}: {listed(partly)} do not cache every token: give the length, e.g. T={sizes['T']}")
-        average = f"cached values per token, on average at T = {sizes['T']:,}: {listed(partly)} do not cache every token"
+        average = f"cached values per token, on average at T = {sizes['T']:,}, as {listed(partly)} do not cache every token: {formula}"
         return Fraction(cached.value, sizes["T"]), average
 
 

@@ -283,6 +283,35 @@ def test_days_follow_from_steps_and_from_a_measured_speed() -> None:
     assert refusal("training-time", tokens="1e9", tokens_per_second="1e3", mfu=0.5) == "mfu does not affect the answer: leave it out"
 
 
+def test_a_matmul_moves_elements_of_the_format_that_it_runs_in() -> None:
+    """1009 · 2003 + 2003 · 31 + 1009 · 31 elements: 4 bytes in fp32 and tf32, 2 in bf16, the default, 1 in fp8, a half in int4."""
+    sides = {"rows": 1009, "inner": 2003, "columns": 31}
+    elements = 1009 * 2003 + 2003 * 31 + 1009 * 31
+
+    for dtype, size in (("fp32", 4), ("tf32", 4), ("bf16", 2), ("fp8", 1)):
+        assert ask("matmul", **sides, gpu="h100-sxm", dtype=dtype)["Q"] == size * elements
+    assert ask("matmul", **sides, gpu="h100-sxm")["Q"] == 2 * elements
+    assert ask("matmul", **sides, peak="1e15", bandwidth="1TB/s", dtype="int4")["Q"] == Fraction(elements, 2)
+    assert ask("matmul", **sides, gpu="h100-sxm", dtype="fp8", item_bytes=2)["Q"] == 2 * elements
+
+
+def test_device_hours_may_count_recomputed_layers() -> None:
+    """BLOOM (arXiv 2211.05100): 8 · 176e9 · 366e9 FLOP at 150 TFLOP/s, 954,000 h, where the paper has 1.08e6 h in all."""
+    run = {"parameters": "176B", "tokens": "366B", "achieved": "150TFLOP/s"}
+
+    assert ask("gpu-hours", **run, convention="8ND").value == Fraction(8 * 176 * 366 * 10**18, 3600 * 150 * 10**12)
+    assert ask("cost", **run, convention="8ND", price=2)["H"] == ask("gpu-hours", **run).value * Fraction(8, 6)
+
+
+def test_the_batch_of_a_step_may_be_in_tokens() -> None:
+    """16M tokens are 1,953.125 sequences of 8,192, as Llama 3 has them in its later stages: 6 · 405e9 · 16e6 FLOP a step."""
+    run = {"parameters": "405B", "gpus": 16384, "achieved": "400TFLOP/s"}
+
+    assert ask("time-per-step", **run, tokens_per_step="16M").value == Fraction(6 * 405 * 16 * 10**15, 16384 * 4 * 10**14)
+    assert ask("training-time", **run, tokens_per_step="16M", steps=10**6).value == ask("training-time", **run, tokens="16T").value
+    assert ask("time-per-step", **run, batch=2048, sequence=8192).value == ask("time-per-step", **run, tokens_per_step=2**24).value
+
+
 def test_a_rate_of_each_device_is_asked_as_papers_print_it() -> None:
     """Touvron et al. 2023 (arXiv 2302.13971), section 2.3 and table 15: 380 tokens a second and device, 2,048 devices, 1.4e12 tokens, about
     21 days and 449 MWh. Narayanan et al. 2021 (arXiv 2104.04473), section 5.1: 140 and 163 TFLOP/s a device, 34 and 84 days."""

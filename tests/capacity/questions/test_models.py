@@ -158,13 +158,19 @@ def test_a_sequence_beyond_the_positions_of_a_model_is_refused(question: str, gi
 
 
 def test_a_window_of_attention_bounds_what_is_cached(tmp_path: Path) -> None:
-    """3 layers of 2 heads of width 8 cache the last 10 of 37 tokens: 3 · 10 · 2 · 2 · 8 elements a sequence; without a length it is refused."""
+    """3 layers of 2 heads of width 8 cache the last 10 of 37 tokens: 3 · 10 · 2 · 2 · 8 elements; without a length it is refused."""
     fields = {"hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 211, "num_hidden_layers": 3}
     of = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "vocab_size": 503, "sliding_window": 11}
     (tmp_path / "config.json").write_text(json.dumps({**fields, **of}))
     model = f"hf:{tmp_path}"
 
-    assert ask("cache", model=model, T=37, B=5).value == 5 * 2 * (3 * 10 * 2 * 2 * 8)
+    cached = ask("cache", model=model, T=37, B=5)
+
+    assert cached.value == 5 * 2 * (3 * 10 * 2 * 2 * 8)
+    assert next(put.meaning for put in cached.inputs if put.symbol == "E") == (
+        "cached values per token, on average at T = 37, as sliding_attention layers do not cache every token:"
+        " 2·B·L·g·k·min(10, T) elements of B·T tokens, g = 2, k = 8, L = 3"
+    )
     with pytest.raises(BadInputError, match=r"sliding_attention layers do not cache every token: give the length, e\.g\. T=\d+$"):
         ask("cache-per-token", model=model)
 
