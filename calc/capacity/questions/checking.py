@@ -7,10 +7,9 @@ from fractions import Fraction
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
-from calc.capacity.questions.quantities import in_sentence, short
+from calc.capacity.questions.quantities import in_sentence, is_measured, short
 from calc.capacity.questions.question import Variable
 from calc.capacity.questions.solving import System, to_safe_side, value_of
-from calc.capacity.questions.values import dimension
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE
 from calc.symbolic.exact import holds
@@ -67,7 +66,7 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
 
 def _in_message(value: Fraction, unit: str) -> str:
     """A value for a condition's message, which names what is counted, but leaves the unit of bytes and times to the value."""
-    return in_sentence(value, unit if dimension(unit)[0] in ("memory", "time") else "1")
+    return in_sentence(value, unit if is_measured(unit) else "1")
 
 
 def _beyond(problem: Problem, variable: Variable, values: Mapping[str, Fraction]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from calc.capacity.questions.values import dimension
 from calc.symbolic.readable import MINUS
 from calc.units import singular
 
@@ -41,6 +42,11 @@ def in_sentence(value: Fraction, unit: str) -> str:
     if unit in ("share", "1"):
         return short(value)
     return f"{int(value):,} {unit}" if _in_full(value, unit) else f"{short(value)} {singular(unit) if value == 1 else unit}"
+
+
+def is_measured(unit: str) -> bool:
+    """Whether the values of a condition's message bring this unit with them, bytes or a time; the message itself names what is counted."""
+    return dimension(unit)[0] in ("memory", "time")
 
 
 def _in_full(value: Fraction, unit: str) -> bool:
