@@ -98,6 +98,12 @@ def bytes_of(elements: Amount, byte_size: int) -> Amount:
     return Amount(elements.count * byte_size, Unit.BYTE)
 
 
+def singular(unit: str) -> str:
+    """``devices`` is one device, ``micro-batches`` one micro-batch, ``kinds of operators`` one kind of operators."""
+    first, space, tail = unit.partition(" ")
+    return (first.removesuffix("es") if first.endswith("ches") else first.removesuffix("s")) + space + tail
+
+
 EXACT_IN_A_DOUBLE = 2**53
 
 

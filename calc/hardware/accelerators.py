@@ -7,6 +7,7 @@ are in a file of the same layout, named on the command line or in the environmen
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,7 @@ DEFAULT_DTYPE = "bf16"
 """The number format of a rate by default: dense matmuls in it. An answer that uses the default says so."""
 
 VARIABLE = "NAPKIN_HARDWARE"
+_FEW = 5  # accelerators that a message suggests
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,18 @@ def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
         return built_in
     accelerators = available(file)
     if name not in accelerators:
-        raise BadInputError(f"unknown accelerator {name[:40]!r}: {suggestion(name, accelerators)}")
+        near = _with_words_of(name, accelerators)
+        hint = f"did you mean {' or '.join(near)}?" if near else suggestion(name, accelerators)
+        raise BadInputError(f"unknown accelerator {name[:40]!r}: {hint}")
     return accelerators[name]
+
+
+def _with_words_of(name: str, accelerators: Mapping[str, Accelerator]) -> list[str]:
+    """The ids of accelerators with every word of ``name`` in their id or name: two for ``A100 80GB``. Empty if none has, or many do."""
+    words = re.findall(r"[a-z0-9]+", name[:40].lower())
+    texts = {id: re.sub("[^a-z0-9]", "", f"{id} {entry.name}".lower()) for id, entry in accelerators.items()}
+    near = [id for id, text in texts.items() if words and all(word in text for word in words)]
+    return near if len(near) <= _FEW else []
 
 
 def of_device(device_name: str, file: str | Path | None = None) -> Accelerator | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from calc.capacity.questions import Answer, answered
 from calc.capacity.questions.equation_solver import example_inputs
+from calc.capacity.questions.quantities import is_measured
 from calc.capacity.questions.question import Question
 from calc.errors import BadInputError
 from calc.symbolic.parser import parse
@@ -95,7 +96,11 @@ def _conditions(question: Question, symbols: set[str]) -> Iterator[list[Any]]:
     """[tree, message, whether it refuses] of the conditions whose variables all have values."""
     for condition in question.conditions:
         if condition.variables <= symbols:
-            yield [tree_of(condition.holds, as_written=True), condition.otherwise, condition.refuse]
+            message = condition.otherwise
+            for variable in question.variables:
+                if is_measured(variable.unit):
+                    message = message.replace(f"{{{variable.symbol}}}", f"{{{variable.symbol}}} {variable.unit}")
+            yield [tree_of(condition.holds, as_written=True), message, condition.refuse]
 
 
 def _typed(value: Fraction) -> str:

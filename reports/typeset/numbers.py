@@ -55,12 +55,6 @@ def signed(value: int) -> str:
     return f"+{integer(value)}" if value > 0 else integer(value)
 
 
-def singular(unit: str) -> str:
-    """``devices`` is one device, ``micro-batches`` one micro-batch, ``kinds of operators`` one kind of operators."""
-    first, space, tail = unit.partition(" ")
-    return (first.removesuffix("es") if first.endswith("ches") else first.removesuffix("s")) + space + tail
-
-
 def amount(value: int, unit: Unit) -> PrintedAmount:
     """``value`` with its unit and the readings that go with the unit."""
     plural = abs(value) != 1

@@ -7,15 +7,11 @@ from fractions import Fraction
 
 from calc.capacity.questions import Answer
 from calc.capacity.questions.answer import Bound, RuleOfThumbAnswer
+from calc.capacity.questions.quantities import exactly_shown, quantity, short
 from calc.symbolic.parser import parse
-from calc.symbolic.readable import ReadableWriter, readable
+from calc.symbolic.readable import MINUS, ReadableWriter, readable
 from calc.symbolic.worked import WorkedStep
-from reports.typeset.numbers import MINUS, singular
 from reports.writers.terminal import Terminal
-
-_DIGITS = 5
-_SCALED = {"FLOP/s": "FLOP/s", "bytes": "B", "bytes/s": "B/s"}
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
 def show(answer: Answer, out: Terminal) -> None:
@@ -57,7 +53,7 @@ def _numbered(lines: Sequence[WorkedStep], values: Mapping[str, Fraction], first
     """Symbols = numbers = result, and the reason below."""
     for place, line in enumerate(lines, first):
         substituted = _substituted(line.expr, values)
-        sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
+        sign = "=" if line.exact and exactly_shown(line.value, line.unit) else "≈"
         repeats = substituted.replace(" ", "") in (readable(line.expr).replace(" ", ""), short(line.value))
         between = "" if repeats else f" = {substituted}"
         shown = line.symbol if line.expr in (line.symbol, str(line.value)) else f"{line.symbol} = {readable(line.expr)}"
@@ -83,63 +79,6 @@ def _bound(bound: Bound, answer: Answer) -> str:
         f"bound by {bound.key}: {quantity(bound.value, bound.unit)} {holds} {limit};"
         f" {answer.key} = {bound.further:,} gives {quantity(bound.further_value, bound.unit)} {fails} {limit}"
     )
-
-
-# -- numbers and formulas ------------------------------------------------------------------------------------------------------------
-
-
-def quantity(value: Fraction, unit: str) -> str:
-    """A number with its unit, to five digits; whole numbers in full where they are counts."""
-    if unit == "share":
-        return f"{short(value)} ({short(100 * value)} %)"
-    if unit == "1":
-        return short(value)
-    if unit in _SCALED:
-        scaled = _prefixed(value, _SCALED[unit])
-        binary = f" ({short(value / 2**30)} GiB)" if unit == "bytes" and value >= 10**8 else ""
-        return f"{scaled}{binary}"
-    if unit in ("s", "h", "days"):
-        return f"{short(value)} {unit}{_time(value, unit)}"
-    if value.denominator == 1 and 10**6 <= value < 10**15:
-        return f"{int(value):,} {unit} ({short(value)})"
-    return f"{short(value)} {singular(unit) if value == 1 else unit}"
-
-
-def _time(value: Fraction, unit: str) -> str:
-    """A short time in a smaller unit, a long one in a larger."""
-    seconds = value * {"s": 1, "h": 3600, "days": 86400}[unit]
-    if unit == "s" and seconds < Fraction(1, 10):
-        return f" ({short(seconds * 1000)} ms)"
-    if unit == "s" and seconds >= 7200:
-        return f" ({short(seconds / 3600)} h)" if seconds < 2 * 86400 else f" ({short(seconds / 86400)} days)"
-    if unit == "days" and seconds < 86400:
-        return f" ({short(seconds / 3600)} h)" if seconds >= 3600 else f" ({short(seconds)} s)"
-    return ""
-
-
-def _prefixed(value: Fraction, unit: str) -> str:
-    power = 0
-    while power + 1 < len(_PREFIXES) and value >= 1000 ** (power + 1):
-        power += 1
-    return f"{short(value / 1000**power)} {_PREFIXES[power]}{unit}"
-
-
-def short(value: Fraction) -> str:
-    """Five significant digits; powers of a thousand from a million on, whole numbers below in full."""
-    if value < 0:
-        return f"{MINUS}{short(-value)}"
-    if value.denominator == 1 and abs(value) < 10**6:
-        return f"{int(value):,}"
-    if Fraction(1, 1000) <= abs(value) < 10**6:
-        return f"{float(value):,.{_DIGITS}g}" if abs(value) < 10 ** (_DIGITS - 1) else f"{float(value):,.0f}"
-    digits, _, exponent = f"{float(value):.{_DIGITS - 1}e}".partition("e")
-    moved = int(exponent) % 3
-    return f"{float(digits) * 10**moved:.{_DIGITS}g}e{int(exponent) - moved}"
-
-
-def _exactly_shown(value: Fraction) -> bool:
-    """Whether the digits that are shown are all there are."""
-    return (value.denominator == 1 and abs(value) < 10**6) or Fraction(f"{float(value):.{_DIGITS}g}") == value
 
 
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:

@@ -107,8 +107,8 @@ def _price(price: Price | None) -> dict[str, Any] | None:
 
 
 def _printed(value: int | Fraction | None, unit: int) -> str:
-    """A published figure with all the digits that were published."""
-    return "-" if value is None else f"{float(Fraction(value) / unit):,.9g}"
+    """A published figure to five digits, as many as makers print: 34.36 GB are the 32 GiB of a TPU v4."""
+    return "-" if value is None else f"{float(Fraction(value) / unit):,.5g}"
 
 
 def _range(price: Price | None) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 from calc.derive.operators import Operators, Work
 from calc.derive.to_json import number
 from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, RooflineRow, Sums
+from calc.units import singular
 from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
-from reports.typeset.numbers import duration, percent, significant, singular
+from reports.typeset.numbers import duration, percent, significant
 from reports.typeset.wording import sizes_text
 from reports.views import hardware
 from reports.writers.terminal import Terminal, bold, right

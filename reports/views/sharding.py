@@ -15,8 +15,8 @@ from calc.symbolic.expression import And, Compare, Expression, FunctionCall, Num
 from calc.symbolic.parser import free_names, parse
 from calc.symbolic.readable import readable
 from calc.symbolic.worked import WorkedInput, WorkedStep
-from calc.units import Unit
-from reports.typeset.numbers import amount, integer, significant, singular
+from calc.units import Unit, singular
+from reports.typeset.numbers import amount, integer, significant
 from reports.writers.terminal import Head, Line, Terminal, bold, dim, right
 
 _LONG, _LITTLE = 10**15, Fraction(1, 1000)  # whole numbers below are written out, fractions between as decimals

@@ -26,13 +26,13 @@ def test_a_utilization_above_one_names_the_formats_whose_peak_explains_it() -> N
     card = accelerator("rtx3090")
     with pytest.raises(BadInputError) as caught:
         utilization(2 * 16384 * 32768 * 8192, 0.12506, card.peak("fp32"), "fp32", card)
-    with pytest.raises(BadInputError, match=r"cannot do 8.796e\+15 FLOP/s in fp32, nor in any other format: the time was taken before "):
+    with pytest.raises(BadInputError, match=r"cannot do 8.7961 PFLOP/s in fp32, nor in any other format: the time was taken before "):
         utilization(2 * 16384 * 32768 * 8192, 0.001, card.peak("fp32"), "fp32", card)
 
     assert str(caught.value) == (
-        "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 7.033e+13 FLOP/s in fp32, whose dense peak is 3.558e+13;"
-        " the matmuls ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
-        " taken before the device had finished, or fewer FLOPs ran"
+        "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 70.335 TFLOP/s in fp32, whose dense peak is 35.58 TFLOP/s;"
+        " the matmuls ran in bf16 (71.2 TFLOP/s), fp16 (71.2 TFLOP/s) or fp16_fp16acc (142.3 TFLOP/s), with a peak of their own, or the"
+        " time was taken before the device had finished, or fewer FLOPs ran"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_share_above_one_is_refused_with_the_peak_that_would_explain_it() -> N
     ceiling = ceiling_of("fp32", {"device": {"kind": "cuda", "name": "NVIDIA GeForce RTX 3090"}})
 
     assert (card, card.peak("fp32")) == (ceiling.device, ceiling.rate)
-    said = r"^utilization 1\.98 is above 1: .* whose dense peak is 3\.558e\+13; the matmuls ran in bf16 \("
+    said = r"^utilization 1\.98 is above 1: .* whose dense peak is 35\.58 TFLOP/s; the matmuls ran in bf16 \("
     with pytest.raises(BadInputError, match=said):
         timed_step(measured(125), MatmulFlops(2 * 16384 * 32768 * 8192, None), Throughput(1, "products"), ceiling)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from calc.capacity.questions import devices
 from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
+from calc.capacity.questions.quantities import in_sentence, is_measured, short
 from calc.capacity.questions.question import Variable
 from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.errors import BadInputError
@@ -54,13 +54,19 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
     for variable in problem.question.variables:
         if variable.unit == "share" and values.get(variable.symbol, 0) > 1:
             raise BadInputError(_beyond(problem, variable, values))
+    shown = {x.symbol: _in_message(values[x.symbol], x.unit) for x in problem.question.variables if x.symbol in values}
     for condition in problem.question.conditions:
         if not condition.variables <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
             continue
-        message = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
+        message = condition.otherwise.format(**shown)
         if condition.refuse:
             raise BadInputError(message)
         problem.flags += [message] if message not in problem.flags else []
+
+
+def _in_message(value: Fraction, unit: str) -> str:
+    """A value for a condition's message, which names what is counted, but leaves the unit of bytes and times to the value."""
+    return in_sentence(value, unit if is_measured(unit) else "1")
 
 
 def _beyond(problem: Problem, variable: Variable, values: Mapping[str, Fraction]) -> str:
@@ -99,10 +105,11 @@ def say(problem: Problem, value: Fraction) -> None:
 
 def flag_beyond(problem: Problem, value: Fraction) -> None:
     """Flag a sequence length beyond the positions of the model."""
-    bound = problem.model.bound("T") if problem.model is not None and problem.wanted.symbol == "T" else None
+    x = problem.wanted
+    bound = problem.model.bound("T") if problem.model is not None and x.symbol == "T" else None
     if problem.model is not None and bound is not None and value > bound[1]:
         name, most = bound
-        problem.flags.append(f"beyond {name} = {most:,} positions: {problem.model.name} reads no sequence of {short(value)} tokens")
+        problem.flags.append(f"beyond {name} = {most:,} positions: {problem.model.name} reads no sequence of {in_sentence(value, x.unit)}")
 
 
 def flag_experts(problem: Problem, value: Fraction) -> None:
@@ -118,8 +125,8 @@ def flag_experts(problem: Problem, value: Fraction) -> None:
         return
     x = problem.wanted
     problem.flags.append(
-        f"a mixture of experts: {short(least)} bytes of weights are read if all {short(sequences)} sequences go to the same experts,"
-        f" and up to {short(most)} if they go to different ones: then {x.key} is {short(at_most)} {x.unit}"
+        f"a mixture of experts: {in_sentence(least, 'bytes')} of weights are read if all {short(sequences)} sequences go to the same"
+        f" experts, and up to {in_sentence(most, 'bytes')} if they go to different ones: then {x.key} is {in_sentence(at_most, x.unit)}"
     )
 
 
@@ -127,9 +134,9 @@ def _compare_with_device(problem: Problem, required: Fraction) -> None:
     """Note or flag whether the required memory fits the device."""
     if problem.device is None or problem.wanted.device != "memory":
         return
-    has = f"{problem.device.accelerator.name} has {problem.device.accelerator.memory:,} bytes"
+    has = f"{problem.device.accelerator.name} has {in_sentence(Fraction(problem.device.accelerator.memory), 'bytes')}"
     if required > problem.device.accelerator.memory:
-        problem.flags.append(f"it does not fit: {short(Fraction(math.ceil(required)))} bytes are needed, and {has}")
+        problem.flags.append(f"it does not fit: {in_sentence(required, 'bytes')} are needed, and {has}")
     else:
         problem.notes.append(f"it fits: {has}")
 
@@ -143,9 +150,10 @@ def _flag_gigabytes(problem: Problem, variable: Variable, value: Fraction, power
         return
     unit = f"{suffix[0].upper()}iB"
     shown = short(value / 1000**power)
+    then = in_sentence(in_binary, problem.wanted.unit).removesuffix(f" {problem.wanted.key}")
     problem.flags.append(
         f"{variable.key} = {shown}{suffix} is read as {shown}·10^{3 * power} bytes;"
-        f" were {shown}{unit} meant, {problem.wanted.key} would be {short(in_binary)}"
+        f" were {shown}{unit} meant, {problem.wanted.key} would be {then}"
     )
 
 
@@ -156,13 +164,6 @@ def _flag_other_memory(problem: Problem) -> None:
         memory = problem.given.variables.get(variable.symbol)
         if variable.device == "memory" and memory is not None and memory.value != problem.device.accelerator.memory:
             problem.flags.append(
-                f"{variable.key} = {int(memory.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
-                f" {problem.device.accelerator.memory:,}: the given value is used"
+                f"{variable.key} = {in_sentence(memory.value, 'bytes')} is not what {problem.device.accelerator.name} is sold with,"
+                f" {in_sentence(Fraction(problem.device.accelerator.memory), 'bytes')}: the given value is used"
             )
-
-
-def short(value: Fraction) -> str:
-    """A number for a sentence: six digits; whole numbers up to 15 digits in full."""
-    if value.denominator == 1 and abs(value) < 10**15:
-        return f"{int(value):,}"
-    return f"{float(value):.6g}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.capacity.questions.quantities import quantity
 from calc.capacity.questions.question import Variable
 from calc.errors import BadInputError
 from calc.hardware.accelerators import DEFAULT_DTYPE, Accelerator, Price, accelerator, available
@@ -43,19 +45,8 @@ def device(given: Mapping[str, str]) -> Device | None:
         raise BadInputError(
             f"dtype = {given['dtype'][:40]!r}: a format has no sparsity; for the rate with 2:4 sparsity say sparse=yes beside it"
         )
-    entry = _named(given["gpu"], given.get("hardware"))
+    entry = accelerator(given["gpu"], given.get("hardware"))
     return Device(entry, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
-
-
-def _named(name: str, file: str | None) -> Accelerator:
-    """The accelerator of that id; the error suggests one that differs only in case."""
-    try:
-        return accelerator(name, file)
-    except BadInputError:
-        similar = next((entry for entry in available(file) if entry.lower() == name.lower()), "")
-        if similar:
-            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {similar}?") from None
-        raise
 
 
 def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
@@ -63,9 +54,13 @@ def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
     entry = from_.accelerator
     match variable.device:
         case "peak":
+            if not from_.dtype_given and from_.dtype not in entry.peaks:
+                raise BadInputError(f"{entry.name} has no published rate in {from_.dtype}, the default: give dtype={'|'.join(entry.peaks)}")
             return entry.peak(from_.dtype, sparse=from_.sparse), from_.rate, entry.source
         case "memory":
             return Fraction(entry.memory), f"memory of {entry.name}, a GB as 10^9 bytes", entry.source
+        case "item":
+            return item_bytes(from_.dtype), f"{variable.meaning} in {from_.dtype}", "its bits over 8"
         case "bandwidth":
             return Fraction(entry.bandwidth), f"memory bandwidth of {entry.name}", entry.source
         case "link":
@@ -78,6 +73,14 @@ def of_device(from_: Device, variable: Variable) -> tuple[Fraction, str, str]:
             value, because = middle(entry.price)
             return value, f"price of {entry.name}", because
     raise BadInputError(f"a device has no {variable.device}")
+
+
+def item_bytes(dtype: str) -> Fraction:
+    """Bytes of an element in the format of a rate: the bits that its name has, ``fp8``, ``bf16``, ``tf32`` (stored in 32), over 8."""
+    bits = re.search(r"\d+", dtype)
+    if bits is None:
+        raise BadInputError(f"dtype = {dtype[:40]!r} has no number of bits: give item-bytes=2")
+    return Fraction(int(bits[0]), 8)
 
 
 def _specified(value: int | None, entry: Accelerator, specification: str, variable: Variable) -> Fraction:
@@ -160,20 +163,20 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
             " give the dense peak of the format and synchronize before timing"
         )
     floating = {name: peak.dense for name, peak in of.peaks.items() if not name.startswith("int")}
-    allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
+    allowing = [f"{name} ({quantity(dense, 'FLOP/s')})" for name, dense in floating.items() if dense >= rate]
     if not allowing:
         return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronize before timing"
     formats = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
     ran = f"the matmuls ran in {formats}, with a peak of their own, or {_EARLY}"
-    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {quantity(of.peak(dtype), 'FLOP/s')}; {ran}"
 
 
 def beyond_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
     """The error for a planned rate above the peak."""
     if of is None:
-        return f"{float(rate):.4g} FLOP/s would be needed of each device; take more devices or more time"
-    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; take more devices or more time"
+        return f"{quantity(rate, 'FLOP/s')} would be needed of each device; take more devices or more time"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {quantity(of.peak(dtype), 'FLOP/s')}; take more devices or more time"
 
 
 def _cannot(rate: Fraction, dtype: str, of: Accelerator) -> str:
-    return f"{of.name} cannot do {float(rate):.4g} FLOP/s in {dtype}"
+    return f"{of.name} cannot do {quantity(rate, 'FLOP/s')} in {dtype}"

@@ -14,7 +14,6 @@ from calc.capacity.questions.question import (
     KAPLAN,
     MFU,
     PEAK,
-    SIX_N_D,
     SPEED_OF_ONE,
     TOKENS,
     Equation,
@@ -22,7 +21,7 @@ from calc.capacity.questions.question import (
     Requirement,
     Variable,
 )
-from calc.capacity.questions.training import DAYS_OF_HOURS, EXACT, PER_TOKEN
+from calc.capacity.questions.training import CONVENTION, DAYS_OF_HOURS, EXACT, PER_TOKEN
 
 _PRICE = Variable("p", "price", "USD/h", "price of one device-hour", device="price")
 _COST = Variable("X", "cost", "USD", "cost")
@@ -44,9 +43,10 @@ GPU_HOURS = Question(
     "gpu-hours",
     "device hours of a training run",
     _VARIABLES,
-    (SIX_N_D, *_TIME),
+    _TIME,
     "H",
     also=("t",),
+    choices=(CONVENTION,),
     with_model=(EXACT,),
     with_given={
         "A": (Equation("H", "C/(3600*A)", _TIME[0].because),),

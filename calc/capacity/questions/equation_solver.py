@@ -8,10 +8,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
-from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
+from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say
 from calc.capacity.questions.devices import Device
 from calc.capacity.questions.given import example, sort
 from calc.capacity.questions.problem import Problem
+from calc.capacity.questions.quantities import in_sentence
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question
 from calc.capacity.questions.solving import Crossing, System, divisors, same, searched, to_safe_side, value_of
@@ -175,7 +176,7 @@ class EquationSolver(Problem):
         if least is not None and least > self.values[goal]:
             return self._none_fits(goal)
         return (
-            f"no {self.wanted.key} gives {limit.key} = {short(self.values[goal])} {limit.unit} with the rest as it is: either"
+            f"no {self.wanted.key} gives {limit.key} = {in_sentence(self.values[goal], limit.unit)} with the rest as it is: either"
             f" {limit.key} does not depend on {self.wanted.key}, or even the least one goes beyond"
         )
 
@@ -184,11 +185,11 @@ class EquationSolver(Problem):
         first, last, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.variable(goal)
         if first is None or last is None or last <= self.values[goal] or last > first:
             return ""
-        limit_text = f"and {limit.key} = {short(self.values[goal])} {limit.unit} is given"
+        limit_text = f"and {limit.key} = {in_sentence(self.values[goal], limit.unit)} is given"
         if first == last:
-            return f"{limit.key} is {short(first)} {limit.unit} with any number of {self.wanted.meaning}, {limit_text}"
-        least = short(Fraction(math.floor(last))) if last > 1 else short(last)
-        return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {limit_text}"
+            return f"{limit.key} is {in_sentence(first, limit.unit)} with any number of {self.wanted.meaning}, {limit_text}"
+        least = in_sentence(Fraction(math.floor(last)) if last > 1 else last, limit.unit)
+        return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least}, {limit_text}"
 
     def _missing(self, system: System) -> list[Variable]:
         """The variables without a value that the wanted one needs: what it follows from, or else what a given variable, the limit or the
@@ -302,10 +303,10 @@ class EquationSolver(Problem):
         limit = self.question.variable(goal)
         inputs = {name: value for name, value in self.values.items() if name != goal}
         state = next((value_of(self.equations, inputs, y.symbol) for y in self.question.variables if y.key == "state"), None)
-        alone = "" if state is None else f", of which the training state alone takes {short(state)},"
+        alone = "" if state is None else f", of which the training state alone takes {in_sentence(state, 'bytes')},"
         return (
-            f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {short(least)} {limit.unit}{alone or ','}"
-            f" and there are {short(self.values[goal])}"
+            f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {in_sentence(least, limit.unit)}{alone or ','}"
+            f" and there are {in_sentence(self.values[goal], limit.unit)}"
         )
 
     def _rule_of_thumb(self) -> RuleOfThumbAnswer | None:
@@ -334,9 +335,9 @@ class EquationSolver(Problem):
         goal = self._searched_for()
         limit = self.question.variable(goal)
         because = (
-            f"by search: {limit.key} is {short(crossing.at[0])} at {short(crossing.value)} and"
-            f" {short(crossing.at[1])} at {short(crossing.beyond)},"
-            f" on the other side of {short(self.values[goal])}"
+            f"by search: {limit.key} is {_digits(crossing.at[0])} at {_digits(crossing.value)} and"
+            f" {_digits(crossing.at[1])} at {_digits(crossing.beyond)},"
+            f" on the other side of {_digits(self.values[goal])}"
         )
         return WorkedStep(x.symbol, x.symbol, x.unit, x.meaning, because, real, exact=bool(x.rounding))
 
@@ -356,18 +357,19 @@ class EquationSolver(Problem):
         return tuple(Put(i.symbol, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
     def _rows(self, values: Mapping[str, Fraction]) -> tuple[FurtherResult, ...]:
-        """The rows of the table; empty unless all of its variables have values."""
-        if self.question.table is None or not {e.symbol for e in self.question.equations} | self._leaves() <= values.keys():
-            return ()
-        return tuple(self.question.table(values, self.model))
-
-    def _leaves(self) -> set[str]:
-        return {name for e in self.question.equations for name in free_names(e.expr)}
+        """The rows of the table; empty unless all that it needs has values."""
+        table = self.question.table
+        return tuple(table.rows(values, self.model)) if table is not None and table.needs <= values.keys() else ()
 
     def _row(self, name: str, system: System) -> FurtherResult:
         variable = self.question.variable(name)
         because: Sequence[str] = [e.because for e in self.equations if e.symbol == name]
         return FurtherResult(variable.meaning, system.values[name], variable.unit, "".join(because[:1]), name not in system.rounded)
+
+
+def _digits(value: Fraction) -> str:
+    """A number beside one that differs little: six digits; whole numbers up to 15 digits in full."""
+    return f"{int(value):,}" if value.denominator == 1 and abs(value) < 10**15 else f"{float(value):.6g}"
 
 
 def _plain(unit: str) -> str:

@@ -16,6 +16,8 @@ _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "
 _OTHER_WORDS = {
     "nodes": "gpus", "gpu-count": "gpus", "num-gpus": "gpus", "n-gpus": "gpus", "batch-size": "batch", "seq-len": "sequence",
     "sequence-length": "sequence", "utilization": "mfu", "num-layers": "layers", "num-heads": "heads", "hidden-size": "width",
+    "chips": "gpus", "size": "parameters", "tp": "tensor", "dp": "data", "pp": "pipeline", "cp": "context", "ep": "expert", "mbs": "micro",
+    "micro-batch-size": "micro", "gbs": "batch", "global-batch-size": "batch",
 }  # fmt: skip
 WORDS_OF_LAYOUT = ("micro", "batch")  # sequences per micro-batch, and per step over all devices, as in napkin shard
 # Smallest plausible value of each device specification (a smaller one lacks its unit), and how to write it.
@@ -114,7 +116,7 @@ def _size_or_key(given: QuestionInputs, question: Question, written: str, value:
     try:
         _size(given, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
     except BadInputError:
-        if nearest(key, keys_of(question)):
+        if key in _LEAST or nearest(key, keys_of(question)):  # specifications of a device are no sizes of a model
             raise BadInputError(_unknown(question, key)) from None
         raise
 

@@ -24,6 +24,7 @@ from calc.capacity.questions.question import (
     Equation,
     Question,
     QuestionChoice,
+    QuestionTable,
     Requirement,
     Values,
     Variable,
@@ -51,7 +52,7 @@ _ROOM = (
     Equation("U", "Q + B*T*K", "weights once, and every token of every sequence"),
     Equation("o", "U/(n*M)", "evenly divided among the devices"),
 )
-_FITS = Requirement("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
+_FITS = Requirement("o <= 1", "it does not fit: {U} are needed, {o} times the memory of {n} of these devices")
 _ONE_SEQUENCE = replace(BATCH, default="1", because="default")
 _CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _CACHED_VALUES, _CACHE)
 
@@ -101,8 +102,8 @@ TIME_PER_TOKEN = Question(
     "s",
     choices=(WEIGHTS, CACHE),
     conditions=(
-        Requirement("c >= m", "bound by memory bandwidth: reading takes {m} s, multiplying {c} s"),
-        Requirement("m >= c", "bound by arithmetic: multiplying takes {c} s, reading {m} s"),
+        Requirement("c >= m", "bound by memory bandwidth: reading takes {m}, multiplying {c}"),
+        Requirement("m >= c", "bound by arithmetic: multiplying takes {c}, reading {m}"),
         _FITS,
     ),
     also=("m", "c", "o"),
@@ -211,7 +212,7 @@ QUANTIZED = Question(
     "r",
     choices=(WEIGHTS,),
     also=("Q",),
-    table=_formats,
+    table=QuestionTable(frozenset("NnW"), _formats),
     notes=(
         "the loss of quality is not computed; keys and values are left out; low-precision arithmetic needs a device that supports it",
     ),

@@ -11,9 +11,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
-from calc.capacity.questions.checking import say, short
+from calc.capacity.questions.checking import say
 from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import WORDS_OF_LAYOUT
+from calc.capacity.questions.quantities import in_sentence
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import divisors, value_of
 from calc.errors import BadInputError
@@ -138,8 +139,8 @@ class LayoutSolver(EquationSolver):
             before = (number, worked.memory)
         assert before is not None  # the search always tries one rank
         raise BadInputError(
-            f"no number of {self.wanted.meaning} is enough: with {before[0]:,} a device needs {before[1]:,} bytes,"
-            f" and memory = {short(limit)} bytes is given"
+            f"no number of {self.wanted.meaning} is enough: with {before[0]:,} a device needs"
+            f" {in_sentence(Fraction(before[1]), 'bytes')}, and memory = {in_sentence(limit, 'bytes')} is given"
         )
 
     def _between(self, steps: Steps, ranks: Mapping[str, int], before: tuple[int, int], number: int) -> tuple[int, tuple[int, int]]:

@@ -96,8 +96,8 @@ _EITHER = (
     Equation("s", "Max(c, m)", "the longer of the two: they overlap"),
 )
 _NAMED = (
-    Requirement("c >= m", "bound by memory: moving takes {m} s, computing {c} s"),
-    Requirement("m >= c", "bound by arithmetic: computing takes {c} s, moving {m} s"),
+    Requirement("c >= m", "bound by memory: moving takes {m}, computing {c}"),
+    Requirement("m >= c", "bound by arithmetic: computing takes {c}, moving {m}"),
 )
 BOUND = Question(
     "roofline",
@@ -130,7 +130,7 @@ MATMUL = Question(
     "the least time of a matmul of an x by y and a y by z matrix",
     (
         *_SIDES,
-        Variable("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16"),
+        Variable("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16", device="item"),
         _WORK,
         _MOVED,
         PEAK,

@@ -21,6 +21,7 @@ from calc.capacity.questions.question import (
     Equation,
     Question,
     QuestionChoice,
+    QuestionTable,
     Requirement,
     Values,
     Variable,
@@ -120,7 +121,7 @@ TRAINING_STATE = Question(
     source=ZERO,
 )
 _EVENLY = (
-    "what one process needs at its peak, {%s} bytes, is divided evenly among {n} devices, a lower bound that no layout reaches in general:"
+    "what one process needs at its peak, {%s}, is divided evenly among {n} devices, a lower bound that no layout reaches in general:"
     " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
 )
 _RATIO = Variable("x", "ratio", "1", "bytes needed over bytes available")
@@ -144,7 +145,7 @@ FITS = Question(
     "x",
     choices=_STATE_OF,
     conditions=(
-        Requirement("x <= 1", "it does not fit: {S} bytes are needed, {x} times the memory"),
+        Requirement("x <= 1", "it does not fit: {S} are needed, {x} times the memory"),
         Requirement("n == 1", _EVENLY % "Y"),
     ),
     also=("S",),
@@ -188,7 +189,7 @@ WHAT_FITS = Question(
     (ONE_DEVICE, MEMORY, Variable("A", "all-memory", "bytes", "memory of all devices")),
     (Equation("A", "n*M", "n devices of M bytes"),),
     "A",
-    table=_room,
+    table=QuestionTable(frozenset("A"), _room),
     notes=("keys, values and activations take memory too: these are upper bounds",),
 )
 

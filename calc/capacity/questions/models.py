@@ -14,14 +14,15 @@ from calc.capacity.questions.given import nearest
 from calc.capacity.questions.peak_line import PeakLine, line_through
 from calc.capacity.questions.question import ACTIVE
 from calc.dimensions import Dim, evaluate
-from calc.errors import BadInputError, NapkinError
+from calc.errors import BadInputError, NapkinError, listed
 from calc.graph.folds import named_quotient
 from calc.options import MASTER
 from calc.platform.progress import Progress
 from calc.symbolic.assignments import sizes_text
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.expression import Expression, Name, rewritten
-from calc.symbolic.parser import parse
+from calc.symbolic.parser import free_names, parse
+from calc.symbolic.readable import readable
 from calc.symbolic.writer import as_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
 _FORWARD = ((1, "flops.forward.matmul"),)
 _LENGTH = 128  # shortest sequence length at which the fit evaluates a closed form, to separate the terms quadratic in T
+_LONGEST = 2**40  # tokens: beyond any window of attention
 
 
 def _candidates(peak: Quantity) -> list[str]:
@@ -246,21 +248,27 @@ class QuestionModel:
         return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
 
     def cache_values(self) -> tuple[Fraction, str]:
-        """Cached values per token, from the layers of the model; a real run at small sizes must cache the same number."""
+        """Cached values per token, from the layers of the model; a real run at small sizes must cache the same number.
+
+        A layer with a window, or with a state of fixed size, does not cache every token: then the average at the length that is given.
+        """
         from calc.memory.inference import measured_cache
 
-        spec = self.spec
-        single, double = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
+        sizes = self.spec.sizes({**self.sizes, "B": 1})
         self.progress("running the model to measure the cache of every layer")
-        of_one, unknown, _ = measured_cache(spec, single, "fp8")
-        of_two, _, _ = measured_cache(spec, double, "fp8")
-        if of_one is None or of_two is None:
+        cached, unknown, _ = measured_cache(self.spec, sizes, "fp8")
+        if cached is None:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
-        if of_two.value != 2 * of_one.value:
-            raise BadInputError(
-                f"{self.name[:40]} has a cache that is not the same for every token: napkin inference {self.name[:40]} counts it"
-            )
-        return Fraction(of_one.value), "cached values per token"
+        longer = {**sizes, "T": _LONGEST}
+        partly = [x.label for x in cached.lines if evaluate_text(x.expr, longer) * sizes["T"] != x.value * _LONGEST]
+        factors = sizes_text({name: size for name, size in sizes.items() if name in free_names(cached.expr) - {"B", "T"}})
+        formula = f"{readable(cached.expr)} elements of B·T tokens, {factors}"
+        if not partly:
+            return Fraction(cached.value, sizes["T"]), f"cached values per token: {formula}"
+        if "T" not in self.sizes:
+            raise BadInputError(f"{self.name[:40]}: {listed(partly)} do not cache every token: give the length, e.g. T={sizes['T']}")
+        average = f"cached values per token, on average at T = {sizes['T']:,}, as {listed(partly)} do not cache every token: {formula}"
+        return Fraction(cached.value, sizes["T"]), average
 
 
 def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[QuestionModel], tuple[Fraction, str]]:

@@ -129,6 +129,7 @@ class Problem:
         if self.device is None:
             if self.given.device and "peak" not in {x.device for x in self.question.variables if x.symbol in self.values}:
                 raise BadInputError(f"{', '.join(self.given.device)} selects a rate of a device: give gpu=… as well")
+            self._item_of_dtype()
             return
         for variable in self.question.variables:
             if variable.device and variable.symbol not in self.values and variable is not self.wanted and variable.symbol in self.part:
@@ -139,6 +140,13 @@ class Problem:
         if not self.used_of_device and not compared:
             name = self.device.accelerator.id
             raise BadInputError(f"gpu={name} is not used: what it supplies is given or solved for; leave it out")
+
+    def _item_of_dtype(self) -> None:
+        """Without a device, the format of a given peak still decides the bytes of an element."""
+        dtype = self.given.device.get("dtype", "")
+        for variable in self.question.variables:
+            if dtype and variable.device == "item" and variable.symbol not in self.values and variable is not self.wanted:
+                self._put(variable, devices.item_bytes(dtype), f"{variable.meaning} in {dtype}", "its bits over 8")
 
     def defaults(self) -> None:
         """Add defaults: of each variable that the answer depends on and nothing else determines."""

@@ -90,13 +90,21 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionTable:
+    """Additional rows of an answer, from its values, and from the model if one is given; the symbols in ``needs`` must have values."""
+
+    needs: frozenset[str]
+    rows: Callable[[Values, QuestionModel | None], Sequence[FurtherResult]]
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """``answer`` is the variable it solves for by default. ``limit`` bounds a rounded answer.
 
     ``with_model`` replaces the equations of its variables if a model is given: exact counts instead of a rule of thumb.
     ``with_given`` does so where the variable is given, or solved for. ``fills``: with a
-    model, the peak of its own step replaces the equations; ``laid``: the account of its layout replaces them. ``table`` makes additional
-    rows from all values, and from the model if one is given; ``also`` are variables shown with the answer.
+    model, the peak of its own step replaces the equations; ``laid``: the account of its layout replaces them. ``also`` are variables shown
+    with the answer.
     """
 
     name: str
@@ -115,7 +123,7 @@ class Question:
     source: str = ""
     fills: bool = False
     laid: bool = False
-    table: Callable[[Values, QuestionModel | None], Sequence[FurtherResult]] | None = None
+    table: QuestionTable | None = None
 
     def variable(self, name: str) -> Variable:
         """The variable of that name."""

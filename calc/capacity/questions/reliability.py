@@ -39,8 +39,8 @@ CHECKPOINT_INTERVAL = Question(
         ),
     ),
     conditions=(
-        Requirement("s < 2*3600*F", "saving takes {s} s and the run fails every {F} h: it would make no progress", refuse=True),
-        Requirement("2*s <= 3600*F", "saving takes {s} s and the run fails every {F} h: above half of that, the estimate does not apply"),
+        Requirement("s < 2*3600*F", "saving takes {s} and the run fails every {F}: it would make no progress", refuse=True),
+        Requirement("2*s <= 3600*F", "saving takes {s} and the run fails every {F}: above half of that, the estimate does not apply"),
     ),
     also=("x",),
     source="Young 1974, CACM 17(9), 530-531; Daly 2006, FGCS 22(3), 303-312, equation 37 (the number of the equation not re-checked)",

@@ -10,7 +10,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from calc.capacity.questions.answer import FurtherResult
-from calc.capacity.questions.question import ACTIVE, FLOPS, KAPLAN, SIX_N_D, TOKENS, Equation, Question, Values, Variable
+from calc.capacity.questions.quantities import short
+from calc.capacity.questions.question import ACTIVE, FLOPS, KAPLAN, SIX_N_D, TOKENS, Equation, Question, QuestionTable, Values, Variable
 from calc.capacity.questions.training import EXACT, PER_TOKEN
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ def compute(run: dict[str, Any]) -> Fraction:
 def _compared(values: Values, _: QuestionModel | None) -> Sequence[FurtherResult]:
     rows = []
     for run in published_runs()["run"]:
-        how = "as printed" if "flops" in run else f"6 · {run['parameters']:.4g} · {run['tokens']:.4g}"
+        how = "as printed" if "flops" in run else f"6 · {short(Fraction(run['parameters']))} · {short(Fraction(run['tokens']))}"
         rows.append(
             FurtherResult(
-                f"times {run['name']}", values["C"] / compute(run), "1", f"{float(compute(run)):.4g} FLOP, {how}; {run['source']}"
+                f"times {run['name']}", values["C"] / compute(run), "1", f"{short(compute(run))} FLOP, {how}; {run['source']}"
             )
         )
     for line in published_runs()["threshold"]:
@@ -55,7 +56,7 @@ COMPARE = Question(
     "p",
     also=("C",),
     with_model=(EXACT,),
-    table=_compared,
+    table=QuestionTable(frozenset("C"), _compared),
     notes=("thresholds count what the law says, which may include more than the last training run; this is not legal advice",),
     source=KAPLAN,
 )

@@ -40,7 +40,9 @@ _GIVEN_OF_ONE = {
     "v": (Equation("t", "D/(86400*n*v)", "tokens over tokens a second of all devices; a day has 86,400 s"),),
 }
 DAYS_OF_HOURS = Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours")
-_TOKENS_OF_STEPS = Equation("D", "S*B*T", "each step takes B sequences of T tokens")
+_PER_STEP = Variable("b", "tokens-per-step", "tokens", "tokens of a step")
+_SEQUENCES = Equation("b", "B*T", "every sequence of the batch has T tokens")
+_TOKENS_OF_STEPS = Equation("D", "S*b", "each step takes b tokens")
 
 _RECOMPUTED = (
     "as 6·N·D, and every layer's forward is recomputed: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4"
@@ -57,7 +59,7 @@ CONVENTION = QuestionChoice(
 _CONVENTION_OF_STEP = QuestionChoice(
     CONVENTION.key,
     "FLOPs of a step by its parameters and tokens",
-    {"6ND": (Equation("F", "6*N*B*T", SIX_N_D.because),), "8ND": (Equation("F", "8*N*B*T", _RECOMPUTED),)},
+    {"6ND": (Equation("F", "6*N*b", SIX_N_D.because),), "8ND": (Equation("F", "8*N*b", _RECOMPUTED),)},
     "nothing is recomputed",
 )
 
@@ -78,10 +80,10 @@ TRAINING_TIME = replace(
     TOKENS_FOR_TIME,
     name="training-time",
     summary="days to train a model on a number of tokens, or of steps",
-    variables=(*TOKENS_FOR_TIME.variables, STEPS, BATCH, SEQUENCE, _SPEED, DEVICE_HOURS),
+    variables=(*TOKENS_FOR_TIME.variables, STEPS, BATCH, SEQUENCE, _PER_STEP, _SPEED, DEVICE_HOURS),
     answer="t",
     limit="",
-    with_given=_GIVEN_OF_ONE | dict.fromkeys("SBT", (_TOKENS_OF_STEPS,)) | {"r": (_TIME_AT_SPEED,), "H": (DAYS_OF_HOURS,)},
+    with_given=_GIVEN_OF_ONE | dict.fromkeys("SBTb", (_TOKENS_OF_STEPS, _SEQUENCES)) | {"r": (_TIME_AT_SPEED,), "H": (DAYS_OF_HOURS,)},
 )
 GPUS = replace(TOKENS_FOR_TIME, name="gpus", summary="devices that finish a training run by a deadline", answer="n")
 TOKENS_FOR_COMPUTE = Question(
@@ -110,14 +112,14 @@ TIME_PER_STEP = Question(
     "time-per-step",
     "seconds that one training step takes",
     (
-        ACTIVE, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN, ACHIEVED,
+        ACTIVE, BATCH, SEQUENCE, _PER_STEP, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN, ACHIEVED,
         Variable("s", "seconds", "s", "time of one step"),
     ),
-    (RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
+    (_SEQUENCES, RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
     "s",
     choices=(_CONVENTION_OF_STEP,),
     with_given={"X": _GIVEN_OF_ONE["X"]},
-    with_model=(Equation("F", "c*B*T", EXACT.because),),
+    with_model=(Equation("F", "c*b", EXACT.because),),
     notes=(_NOTHING_STANDS_STILL, "one batch over all devices"),
     source=KAPLAN,
 )  # fmt: skip
@@ -129,9 +131,9 @@ STEPS_OF_TRAINING = Question(
         BATCH,
         SEQUENCE,
         STEPS,
-        Variable("b", "tokens-per-step", "tokens", "tokens of a step"),
+        _PER_STEP,
     ),
-    (Equation("b", "B*T", "every sequence of the batch has T tokens"), Equation("S", "D/b", "each token once")),
+    (_SEQUENCES, Equation("S", "D/b", "each token once")),
     "S",
     limit="D",
 )

@@ -5,12 +5,11 @@ Keys that belong to no layout, machine or recipe are sizes of the model, by vari
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from calc.capacity.questions.given import require_unit
+from calc.capacity.questions.given import nearest, require_unit
 from calc.capacity.questions.values import read
 from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.layout import (
@@ -59,6 +58,7 @@ class ShardingRequest:
 
 def shard(name: str | None, inputs: Words, progress: Progress) -> Account:
     """The account of one layout."""
+    inputs = _with_devices(inputs)
     layout = layout_of(_layout_words(inputs))
     require_devices(layout, _count(inputs, "devices") if "devices" in inputs else None)
     setup = _request(name, inputs, layout.micro, layout.devices, progress)
@@ -67,6 +67,7 @@ def shard(name: str | None, inputs: Words, progress: Progress) -> Account:
 
 def best(name: str | None, inputs: Words, progress: Progress) -> Ranking:
     """The best layout on the given devices. Layout keys stay fixed in the search: ``tensor=8``, ``zero=1``."""
+    inputs = _with_devices(inputs)
     _require_search(name, inputs)
     if "rank" in inputs:
         raise BadInputError("a search compares the fullest ranks: leave rank out")
@@ -77,6 +78,13 @@ def best(name: str | None, inputs: Words, progress: Progress) -> Ranking:
     assert setup.machine is not None
     progress("evaluating every layout")
     return search(SearchProblem(setup.model, _limits(fixed, devices, fewer), setup.state, setup.machine))
+
+
+def _with_devices(inputs: Words) -> Words:
+    """``inputs`` with ``gpus``, which is another word for devices as in ``napkin ask``, under its own key."""
+    if {"gpus", "devices"} <= inputs.keys():
+        raise BadInputError("devices is given twice: devices and gpus are the same key")
+    return {"devices" if word == "gpus" else word: value for word, value in inputs.items()}
 
 
 def _require_search(name: str | None, inputs: Words) -> None:
@@ -159,8 +167,8 @@ def _decoder_sizes(inputs: Words) -> dict[str, int]:
 
 
 def _near(word: str, sizes: Iterable[str] = ()) -> str:
-    near = difflib.get_close_matches(word, (*WORDS, *sizes), n=1)
-    return f"did you mean {near[0]}?" if near else ""
+    near = nearest(word, (*WORDS, *sizes))
+    return f"did you mean {near}?" if near else ""
 
 
 def _named(name: str, inputs: Words, precision: str, batch: int, progress: Progress) -> ShardedModel:

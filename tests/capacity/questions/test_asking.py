@@ -119,8 +119,8 @@ def test_what_bounds_a_token_is_named() -> None:
     """One sequence waits for memory; 4000 of them without a cache to speak of for arithmetic."""
     of = {"parameters": "8B", "layers": 1, "kv_heads": 1, "head_width": 1, "sequence": 1, "gpu": "h100-sxm"}
 
-    assert ask("time-per-token", **of).flags[0].startswith("bound by memory bandwidth: reading takes 0.00477612 s, ")
-    assert ask("time-per-token", **of, batch=4000).flags[0].startswith("bound by arithmetic: multiplying takes 0.0646791 s, ")
+    assert ask("time-per-token", **of).flags[0].startswith("bound by memory bandwidth: reading takes 4.7761 ms, ")
+    assert ask("time-per-token", **of, batch=4000).flags[0].startswith("bound by arithmetic: multiplying takes 64.679 ms, ")
 
 
 def test_young_and_daly_save_about_as_often() -> None:
@@ -150,6 +150,14 @@ def test_a_run_stands_beside_known_ones_and_thresholds() -> None:
     assert Fraction(63 * 10**23) / Fraction("3.14e23") == rows["times GPT-3 175B"].value
     assert rows["of the European Union's presumption of systemic risk"].value == Fraction(63, 100)
     assert rows["of the European Union's presumption of systemic risk"].because.startswith("not passed: 1e25 FLOP; ")
+
+
+def test_flops_alone_are_compared_with_known_runs() -> None:
+    """3.14e24 FLOP, without parameters and tokens, are 10 times GPT-3."""
+    rows = {row.label: row for row in ask("compare", flops="3.14e24").rows}
+
+    assert rows["times GPT-3 175B"].value == 10
+    assert rows["times Chinchilla 70B"].because.startswith("5.88e23 FLOP, 6 · 70e9 · 1.4e12; ")
 
 
 def test_units_make_no_difference() -> None:
@@ -273,6 +281,35 @@ def test_days_follow_from_steps_and_from_a_measured_speed() -> None:
     assert ask("training-time", tokens_per_second=35_000, **of_steps).value == Fraction(tokens, 35_000 * 86400)
     assert ask("training-time", days=10, solve="tokens-per-second", **of_steps).value == Fraction(tokens, 10 * 86400)
     assert refusal("training-time", tokens="1e9", tokens_per_second="1e3", mfu=0.5) == "mfu does not affect the answer: leave it out"
+
+
+def test_a_matmul_moves_elements_of_the_format_that_it_runs_in() -> None:
+    """1009 · 2003 + 2003 · 31 + 1009 · 31 elements: 4 bytes in fp32 and tf32, 2 in bf16, the default, 1 in fp8, a half in int4."""
+    sides = {"rows": 1009, "inner": 2003, "columns": 31}
+    elements = 1009 * 2003 + 2003 * 31 + 1009 * 31
+
+    for dtype, size in (("fp32", 4), ("tf32", 4), ("bf16", 2), ("fp8", 1)):
+        assert ask("matmul", **sides, gpu="h100-sxm", dtype=dtype)["Q"] == size * elements
+    assert ask("matmul", **sides, gpu="h100-sxm")["Q"] == 2 * elements
+    assert ask("matmul", **sides, peak="1e15", bandwidth="1TB/s", dtype="int4")["Q"] == Fraction(elements, 2)
+    assert ask("matmul", **sides, gpu="h100-sxm", dtype="fp8", item_bytes=2)["Q"] == 2 * elements
+
+
+def test_device_hours_may_count_recomputed_layers() -> None:
+    """BLOOM (arXiv 2211.05100): 8 · 176e9 · 366e9 FLOP at 150 TFLOP/s, 954,000 h, where the paper has 1.08e6 h in all."""
+    run = {"parameters": "176B", "tokens": "366B", "achieved": "150TFLOP/s"}
+
+    assert ask("gpu-hours", **run, convention="8ND").value == Fraction(8 * 176 * 366 * 10**18, 3600 * 150 * 10**12)
+    assert ask("cost", **run, convention="8ND", price=2)["H"] == ask("gpu-hours", **run).value * Fraction(8, 6)
+
+
+def test_the_batch_of_a_step_may_be_in_tokens() -> None:
+    """16M tokens are 1,953.125 sequences of 8,192, as Llama 3 has them in its later stages: 6 · 405e9 · 16e6 FLOP a step."""
+    run = {"parameters": "405B", "gpus": 16384, "achieved": "400TFLOP/s"}
+
+    assert ask("time-per-step", **run, tokens_per_step="16M").value == Fraction(6 * 405 * 16 * 10**15, 16384 * 4 * 10**14)
+    assert ask("training-time", **run, tokens_per_step="16M", steps=10**6).value == ask("training-time", **run, tokens="16T").value
+    assert ask("time-per-step", **run, batch=2048, sequence=8192).value == ask("time-per-step", **run, tokens_per_step=2**24).value
 
 
 def test_a_rate_of_each_device_is_asked_as_papers_print_it() -> None:

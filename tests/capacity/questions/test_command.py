@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from calc.capacity.questions.registry import all_names
 from calc.pipeline.precomputed import why_not
 from reports.cli import napkin as command
-from reports.views.asked import quantity, short
 
 
 def napkin(*words: str) -> Result:
@@ -117,20 +116,3 @@ def test_a_stored_model_needs_neither_torch_nor_sympy(arguments: tuple[str, ...]
     if why_not("llama3-8b"):
         pytest.skip("the stored closed forms were made by other code")
     _run_without(arguments, "torch", "sympy", "transformers")
-
-
-@pytest.mark.parametrize(("value", "unit", "text"), [
-    (Fraction(80 * 10**9), "bytes", "80 GB (74.506 GiB)"), (Fraction(1, 2), "share", "0.5 (50 %)"),
-    (Fraction(3, 1000), "s", "0.003 s (3 ms)"),
-    (Fraction(1, 2), "days", "0.5 days (12 h)"), (Fraction(70 * 10**9), "parameters", "70,000,000,000 parameters (70e9)"),
-    (Fraction(1), "devices", "1 device"), (Fraction(989500 * 10**9), "FLOP/s", "989.5 TFLOP/s"),
-])  # fmt: skip
-def test_numbers_are_written_with_their_unit(value: Fraction, unit: str, text: str) -> None:
-    assert text == quantity(value, unit)
-
-
-def test_short_numbers_keep_five_digits() -> None:
-    """Powers of a thousand from a million on."""
-    assert ["86,400", "143.93", "12,346", "6.3e24", "1.2346e-6"] == [
-        short(Fraction(x)) for x in ("86400", "143.92659", "12345.6", "6.3e24", "0.0000012345678")
-    ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 import calc
 from calc.capacity.questions import ask, models
 from calc.capacity.questions.memory_solver import filled
+from calc.capacity.questions.quantities import in_sentence
 from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import BadInputError, DimensionError
@@ -154,6 +157,24 @@ def test_a_sequence_beyond_the_positions_of_a_model_is_refused(question: str, gi
         ask(question, model="gpt2", T=4096, **given)
 
 
+def test_a_window_of_attention_bounds_what_is_cached(tmp_path: Path) -> None:
+    """3 layers of 2 heads of width 8 cache the last 10 of 37 tokens: 3 · 10 · 2 · 2 · 8 elements; without a length it is refused."""
+    fields = {"hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 211, "num_hidden_layers": 3}
+    of = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "vocab_size": 503, "sliding_window": 11}
+    (tmp_path / "config.json").write_text(json.dumps({**fields, **of}))
+    model = f"hf:{tmp_path}"
+
+    cached = ask("cache", model=model, T=37, B=5)
+
+    assert cached.value == 5 * 2 * (3 * 10 * 2 * 2 * 8)
+    assert next(put.meaning for put in cached.inputs if put.symbol == "E") == (
+        "cached values per token, on average at T = 37, as sliding_attention layers do not cache every token:"
+        " 2·B·L·g·k·min(10, T) elements of B·T tokens, g = 2, k = 8, L = 3"
+    )
+    with pytest.raises(BadInputError, match=r"sliding_attention layers do not cache every token: give the length, e\.g\. T=\d+$"):
+        ask("cache-per-token", model=model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("question", "key", "near"), [
     ("training-time", "token", "tokens"), ("training-time", "nodes", "gpus"), ("training-time", "gpu_count", "gpus"),
@@ -175,8 +196,8 @@ def test_the_peak_of_a_step_is_called_so_and_its_even_division_flagged() -> None
     assert eight.also[0].because.startswith("the peak, not the state alone: ")
     assert () == one.flags
     assert eight.flags == (
-        f"what one process needs at its peak, {int(eight['Y']):,} bytes, is divided evenly among 8 devices, a lower bound that no layout"
-        " reaches in general: napkin shard MODEL works a layout out, napkin layout MODEL searches for the best",
+        f"what one process needs at its peak, {in_sentence(eight['Y'], 'bytes')}, is divided evenly among 8 devices, a lower bound that no"
+        " layout reaches in general: napkin shard MODEL works a layout out, napkin layout MODEL searches for the best",
     )
     assert ask("largest-batch", model="gpt2", gpu="h100-sxm", gpus=8).flags[0].startswith("what one process needs at its peak, ")
 

@@ -22,13 +22,20 @@ from tests.capacity.questions.asked import RUN, refusal
     ("training-time", {"gpu_count": 8}, "training-time has no key 'gpu-count': did you mean gpus? Its keys: napkin list "),
     ("training-time", {"model": "gpt2", "hardwar": "my.toml"}, "training-time has no key 'hardwar': did you mean hardware? Its keys: "),
     ("training-time", {**RUN, "gpu": "H100-SXM"}, "unknown accelerator 'H100-SXM': did you mean h100-sxm?"),
+    ("training-time", {**RUN, "gpu": "a100 80GB"}, "unknown accelerator 'a100 80GB': did you mean a100-sxm-80 or a100-pcie-80?"),
+    ("training-time", {**RUN, "chips": 64}, "training-time has no key 'chips': did you mean gpus? Its keys: napkin list questions"),
+    ("cache", {"model": "gpt2", "memory": "1GB"}, "cache has no key 'memory': use one of layers, kv-heads, head-width, "),
+    ("sharding", {"parameters": "7e9", "dp": 64}, "sharding has no key 'dp': did you mean data? Its keys: napkin list questions sharding"),
+    ("training-time", {**RUN, "gpu": "RTX-4090"}, "unknown accelerator 'RTX-4090': did you mean rtx4090?"),
+    ("ridge-point", {"gpu": "v100-sxm2-32"},
+     "NVIDIA V100 SXM2 32GB (16GB exists) has no published rate in bf16, the default: give dtype=fp64|fp32|fp16|fp16_cuda|int8"),
     ("saving", {"amount": "459MiB", "other": "761MiB"},
      "amount = '459MiB' is an amount of memory: amount is a plain number: leave its unit out, e.g. 1.5"),
     ("saving", {"amount": "459xyz", "other": 1},
      "amount = '459xyz': unknown unit 'xyz'; amount is a plain number: leave its unit out, e.g. 1.5"),
     ("largest-batch", {"layers": 32, "width": 4096, "heads": 32, "sequence": 4096, "gpu": "h100-sxm", "parameters": "7e9"},
-     "not even one of the sequences fits: batch = 1 takes memory = 216,152,956,928 bytes, of which the training state alone takes"
-     " 112,000,000,000, and there are 80,000,000,000"),
+     "not even one of the sequences fits: batch = 1 takes memory = 216.15 GB, of which the training state alone takes"
+     " 112 GB, and there are 80 GB"),
     ("training-time", {**RUN, "N": 7}, "parameters is given twice: parameters and N are the same key"),
     ("training-time", RUN, "training-time needs gpus (devices): give it, e.g. gpus=64"),
     ("training-time", {"days": 30, "solve": "gpus"},
@@ -48,7 +55,7 @@ from tests.capacity.questions.asked import RUN, refusal
     ("largest-batch", {"layers": 24, "memory": "80GB", "batch": 4},
      "batch is what largest-batch answers: with batch=… leave out another key and solve for it: solve=layers"),
     ("training-time", {**RUN, "gpus": 8, "solve": "gpus"}, "gpus is both given and solved for: leave out gpus=…, or solve for another"),
-    ("training-time", {**RUN, "gpus": 8, "solve": "size"}, "training-time has no 'size' to solve for: use one of parameters, tokens, "),
+    ("training-time", {**RUN, "gpus": 8, "solve": "vendor"}, "training-time has no 'vendor' to solve for: use one of parameters, tokens, "),
     ("training-time", {**RUN, "gpus": 8, "flops": "1e24"},
      "parameters and tokens do not affect the answer once flops is given: leave them out"),
     ("training-time", {**RUN, "gpus": 8, "days": 1, "mfu": 1, "solve": "peak"},
@@ -58,7 +65,7 @@ from tests.capacity.questions.asked import RUN, refusal
     ("largest-model", {"memory": "80GB", "bytes_per_parameter": 16, "optimizer": "adam"},
      "optimizer does not affect the answer: leave it out"),
     ("largest-concurrency", {"parameters": "70B", "layers": 80, "kv_heads": 8, "head_width": 128, "sequence": 1024, "gpu": "h100-sxm"},
-     "not even one of the sequences fits: batch = 1 takes memory = 140,335,544,320 bytes, and there are 80,000,000,000"),
+     "not even one of the sequences fits: batch = 1 takes memory = 140.34 GB, and there are 80 GB"),
     ("largest-depth", {"width": 65536, "heads": 8, "batch": 1, "sequence": 1024, "memory": "16GB", "V": 1000, "precision": "fp32"},
      "not even one of the layers fits: layers = 1 takes memory = "),
     ("training-time", {**RUN, "gpus": 8, "dtype": "fp17"}, "NVIDIA H100 SXM5 80GB has no published rate in 'fp17': it has "),
@@ -81,16 +88,16 @@ def test_a_utilization_above_one_names_the_formats_that_would_explain_it() -> No
 
     assert round(float(ask("mfu", **done, dtype="bf16").value), 3) == 0.988
     assert refusal("mfu", **done, dtype="fp32") == (
-        "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 7.033e+13 FLOP/s in fp32, whose dense peak is 3.558e+13;"
-        " the matmuls ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
-        " taken before the device had finished, or fewer FLOPs ran"
+        "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 70.335 TFLOP/s in fp32, whose dense peak is 35.58 TFLOP/s;"
+        " the matmuls ran in bf16 (71.2 TFLOP/s), fp16 (71.2 TFLOP/s) or fp16_fp16acc (142.3 TFLOP/s), with a peak of their own, or the"
+        " time was taken before the device had finished, or fewer FLOPs ran"
     )
 
 
 def test_a_plan_that_outruns_the_peak_is_refused() -> None:
     """One day on 1024 devices would take 72 times their peak."""
     assert refusal("training-time", parameters="70e9", tokens="15e12", gpu="h100-sxm", gpus=1024, days=1, solve="mfu") == (
-        "utilization 72 is above 1: NVIDIA H100 SXM5 80GB cannot do 7.121e+16 FLOP/s in bf16, whose dense peak is 9.895e+14;"
+        "utilization 72 is above 1: NVIDIA H100 SXM5 80GB cannot do 71.208 PFLOP/s in bf16, whose dense peak is 989.5 TFLOP/s;"
         " take more devices or more time"
     )
 
@@ -146,7 +153,7 @@ def test_a_model_that_does_not_fit_is_flagged_where_it_is_used() -> None:
 
     needed = 140 * 10**9 + 16 * 8192 * 327680
     assert one["U"] == needed
-    assert one.flags[1] == "it does not fit: 182,949,672,960 bytes are needed, 2.28687 times the memory of 1 of these devices"
+    assert one.flags[1] == "it does not fit: 182.95 GB are needed, 2.2869 times the memory of 1 of these devices"
     assert len(three.flags) == 1
 
 
@@ -155,7 +162,7 @@ def test_a_memory_that_is_not_the_devices_is_flagged() -> None:
     answer = ask("fits", parameters="1B", gpu="h100-sxm", memory="80GiB")
 
     assert (
-        "memory = 85,899,345,920 bytes is not what NVIDIA H100 SXM5 80GB is sold with, 80,000,000,000: the given value is used"
+        "memory = 85.899 GB is not what NVIDIA H100 SXM5 80GB is sold with, 80 GB: the given value is used"
         in answer.flags
     )
 
@@ -164,7 +171,7 @@ def test_what_does_not_fit_is_flagged() -> None:
     """70e9 · 16 bytes on eight devices of 80e9: 1.75 times."""
     answer = ask("fits", parameters="70e9", gpu="h100-sxm", gpus=8)
 
-    assert (Fraction(7, 4), ("it does not fit: 1,120,000,000,000 bytes are needed, 1.75 times the memory",)) == (
+    assert (Fraction(7, 4), ("it does not fit: 1.12 TB are needed, 1.75 times the memory",)) == (
         answer.value,
         answer.flags,
     )
@@ -207,7 +214,7 @@ def test_a_peak_that_is_divided_evenly_is_flagged() -> None:
     assert () == ask("largest-batch", **of).flags
     assert flags[0].startswith("what one process needs at its peak, ")
     assert flags[0].endswith(
-        " bytes, is divided evenly among 2 devices, a lower bound that no layout reaches in general:"
+        " GB, is divided evenly among 2 devices, a lower bound that no layout reaches in general:"
         " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
     )
     assert not any("peak" in flag for flag in ask("fits", parameters="1B", gpu="h100-sxm", gpus=2).flags)  # state alone can be divided

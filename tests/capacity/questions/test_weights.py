@@ -69,8 +69,8 @@ def test_at_most_is_a_bound_for_a_mixture_of_experts() -> None:
     assert {row.label: row.value for row in one.rows}["bf16"] == 93405585408
     assert three.value == 3 * 2 * Fraction(3350 * 10**9, 25497706496 + cache)
     assert three.flags[-1] == (
-        "a mixture of experts: 25,497,706,496 bytes of weights are read if all 3 sequences go to the same experts, and up to 70,594,863,104"
-        " if they go to different ones: then tokens-per-second is 278.372 tokens/s"
+        "a mixture of experts: 25.498 GB of weights are read if all 3 sequences go to the same experts, and up to 70.595 GB"
+        " if they go to different ones: then tokens-per-second is 278.37 tokens/s"
     )
     assert not any("mixture" in flag for flag in ask("tokens-per-second", **of).flags)
 

@@ -141,6 +141,12 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", "parameters=7e9", "data=2", "devices=8"),
          "data 2*tensor 1*pipeline 1*context 1*expert 1 = 2 is not devices = 8: the ranks of all kinds multiply to the devices"),
         (("shard", *DECODER, "tensr=2"), "unknown key 'tensr': did you mean tensor?"),
+        (("shard", *DECODER, "tp=2"), "unknown key 'tp': did you mean tensor?"),
+        (("layout", *DECODER, "gpus=8", "devices=8"), "devices is given twice: devices and gpus are the same key"),
+        (
+            ("layout", *DECODER, "gpus=8", "gpu=h100-sxm"),
+            "layout needs batch (sequences of a step, all devices together): give it, e.g. batch=16",
+        ),
         (("shard", *DECODER, "memory=80GB"), "memory is a property of a machine: name one too, e.g. gpu=h100-sxm"),
         (("shard", *DECODER, "gated=perhaps"), "gated = 'perhaps' is neither yes nor no"),
         (("shard", *DECODER, "zero=-1"), "zero = -1 is not a whole number of at least 0"),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from calc.capacity.questions import answered
-from calc.capacity.questions.registry import all_questions
+from calc.capacity.questions.registry import all_questions, question
 from calc.errors import BadInputError
 from calc.pipeline import precomputed
 from calc.pipeline.precomputed import index
@@ -115,8 +115,8 @@ _BY_SCRIPT = """(cases) => cases.map(([name, given]) => {
 def _asked() -> tuple[list[tuple[str, dict[str, str]]], list[Any]]:
     """Questions at their examples and at random inputs, and what Python answers."""
     generator, cases, answers = random.Random(7), [], []
-    for question in all_questions():
-        data = question_row(question).data
+    for each in all_questions():
+        data = question_row(each).data
         for i in range(6 if data else 0):
             assert data is not None
             numbers = {symbol: Fraction(text) for symbol, _, _, _, text, _ in data["inputs"]}
@@ -124,13 +124,21 @@ def _asked() -> tuple[list[tuple[str, dict[str, str]]], list[Any]]:
                 moved = numbers[symbol] * Fraction(generator.randint(1, 40), generator.randint(1, 40))
                 numbers[symbol] = Fraction(max(1, round(moved))) if whole else moved
             keys = {symbol: key for symbol, key, *_ in data["inputs"]}
-            cases.append((question.name, {symbol: str(number) for symbol, number in numbers.items()}))
+            cases.append((each.name, {symbol: str(number) for symbol, number in numbers.items()}))
             try:
-                answer = answered(question, {keys[symbol]: number for symbol, number in numbers.items()} | dict(data["fixed"]))
+                answer = answered(each, {keys[symbol]: number for symbol, number in numbers.items()} | dict(data["fixed"]))
                 answers.append([str(answer.value), str(answer.unrounded)])
             except BadInputError:
                 answers.append("refused")
     return cases, answers
+
+
+def test_a_flag_of_the_questions_page_names_the_units_of_its_numbers() -> None:
+    """The script puts bare numbers in; Python's sentence has 4.6408 ms, with a unit that fits."""
+    data = question_row(question("tokens-per-second")).data
+
+    assert data is not None
+    assert "bound by memory bandwidth: reading takes {m} s, multiplying {c} s" in [message for _, message, _ in data["conditions"]]
 
 
 @pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium here")
