@@ -88,6 +88,38 @@ def test_each_plan_says_what_is_new_in_it(what: FORWARD, dims: dict[str, int], r
     assert [plan.before for plan in plans] == [first, *plans[:-1]]
 
 
+def with_a_table_of_heads(y: Tensor, n: Any) -> Tensor:
+    return in_heads(y, n) + torch.linspace(0, 1, 3)[:, None]
+
+
+def of_a_fixed_square(y: Tensor, n: Any) -> Tensor:
+    image = y[:, :1, None] + torch.ones(n.R, n.R)
+    return torch.nn.functional.linear(image.flatten(1), torch.ones(5, 49))
+
+
+@pytest.mark.parametrize(
+    ("what", "dims", "reasons", "specialized"),
+    [
+        (with_a_table_of_heads, {"h": 3}, ["assuming d to be a multiple of h", "the step needs h == 3: specializing h"], {"h"}),
+        (of_a_fixed_square, {"R": 7}, ["the step needs R**2 == 49: specializing R"], {"R"}),
+    ],
+)
+def test_a_size_that_has_to_be_a_number_is_specialized_alone_and_at_once(
+    what: FORWARD, dims: dict[str, int], reasons: list[str], specialized: set[str]
+) -> None:
+    """No divisor is tried, and what is inferred before stays: d, a multiple of the heads, has a symbol."""
+    _, *plans = history(spec(what, **dims))
+
+    assert reasons == [plan.reason for plan in plans]
+    assert specialized == {*plans[-1].specialized}
+
+
+def test_a_number_that_the_requested_sizes_are_not_specializes_nothing() -> None:
+    """The step fails at exactly the requested sizes, which is its own error."""
+    with pytest.raises(SizesError, match=r"The size of tensor a \(4\) must match the size of tensor b \(3\)"):
+        history(spec(with_a_table_of_heads, h=4))
+
+
 def triangular(y: Tensor, n: Any) -> Tensor:
     for i in range(n.L):
         for _ in range(i):
