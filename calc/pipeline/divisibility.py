@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calc.dimensions import Dim, quotient
@@ -36,7 +36,7 @@ _CEILING = re.compile(r"([A-Za-z_]\w*)\)* *([+-] *\d+)\)* *// *\(*(\d+)")
 _UNEQUAL = re.compile(r"size of tensor a \((\w+)\) must match the size of tensor b \((\w+)\)")
 # Maximum number of further divisors to try.
 _MOST_TRIED = 40
-# Never used as a divisor: the batch.
+# Used as a divisor only where the failing line itself asks for it: the batch.
 _NEVER_DIVIDES = ("B",)
 
 
@@ -232,14 +232,22 @@ def _is_decided(spec: Spec, graph: Graph, guard: Guard) -> bool:
 
 def candidates(spec: Spec, sizes: Mapping[str, int], failure: TraceError) -> Iterator[Inferred]:
     """``spec`` with one more size declared a multiple: first those that ``failure`` divides, then others it names, then all."""
-    return _multiples(spec, sizes, failure.failure.statement, _pairs(spec, failure))
+    stated = _divided(spec, "; ".join(failure.failure.details))
+    return _multiples(spec, sizes, failure.failure.statement, dict.fromkeys((*stated, *_pairs(spec, failure))), stated)
 
 
-def _multiples(spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterable[tuple[str, int | str]]) -> Iterator[Inferred]:
-    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it."""
+def _multiples(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    reason: str,
+    pairs: Iterable[tuple[str, int | str]],
+    stated: Collection[tuple[str, int | str]] = (),
+) -> Iterator[Inferred]:
+    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it; of the batch only those
+    that are ``stated`` by the failing line: a queue of whole batches."""
     for name, part in pairs:
         dim = spec.dimensions[name]
-        if dim.tied or dim.plus or dim.unbacked_at:
+        if dim.tied or dim.plus or dim.unbacked_at or (part in _NEVER_DIVIDES and (name, part) not in stated):
             continue
         multiples = _finer(spec, sizes, name, part)
         if multiples:
@@ -329,7 +337,7 @@ def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> 
         return {quotient: replace(declared, multiple_of=part)} if _says_more(declared, part) and share % part == 0 else {}
     if isinstance(part, int):
         return {name: _as_multiple(dim, part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
-    if isinstance(dim.multiple_of, str) or part in _NEVER_DIVIDES or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
+    if isinstance(dim.multiple_of, str) or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
         return {}
     return _split(spec, name, dim, part) if sizes[name] % ((dim.multiple_of or 1) * sizes[part]) == 0 else {}
 

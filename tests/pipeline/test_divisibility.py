@@ -225,6 +225,27 @@ def test_a_divisor_that_a_check_of_the_code_asks_for_is_inferred() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=75))
 
 
+def test_the_batch_divides_what_the_code_says_that_it_divides() -> None:
+    """A queue of keys that whole batches replace, as of momentum contrast: no other divisor is tried, and nothing is specialized."""
+
+    class Queue(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Linear(n.d, n.d)
+            self.register_buffer("keys", torch.randn(n.K, n.d))
+
+        def forward(self, x: Tensor) -> Tensor:
+            assert self.keys.shape[0] % x.shape[0] == 0
+            y: Tensor = self.mix(x) @ self.keys.T
+            return y
+
+    derivation = calc.derive(_spec(Queue, B=4, d=7, K=20), cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(K, B), 0)"} == {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, d=5, K=21))
+
+
 class InPairs(nn.Module):
     """Rotates its width in pairs, which no line divides: of an odd width, the even places are one more than the odd ones."""
 
