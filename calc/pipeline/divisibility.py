@@ -243,8 +243,8 @@ def _multiples(
     pairs: Iterable[tuple[str, int | str]],
     stated: Collection[tuple[str, int | str]] = (),
 ) -> Iterator[Inferred]:
-    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it; of the batch only those
-    that are ``stated`` by the failing line: a queue of whole batches."""
+    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it; of the batch only
+    where the failing line has ``stated`` it: a queue of whole batches."""
     for name, part in pairs:
         dim = spec.dimensions[name]
         if dim.tied or dim.plus or dim.unbacked_at or (part in _NEVER_DIVIDES and (name, part) not in stated):

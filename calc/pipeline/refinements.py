@@ -91,7 +91,8 @@ def size_of_a_number(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     if not names or any(dims[name].unbacked_at for name in names) or Guard(error.equation, False, "").holds_at(values):
         return None
     more = dict.fromkeys(with_quotients(plan.spec, names), _SYMBOLIC.format(error.failure.why))
-    return plan.specializing({**plan.specialized, **more}, f"the step needs {as_text(parse(error.equation))}: specializing {', '.join(names)}")
+    reason = f"the step needs {as_text(parse(error.equation))}: specializing {', '.join(names)}"
+    return plan.specializing({**plan.specialized, **more}, reason)
 
 
 def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -131,7 +132,8 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
         first = search.levels[0].failure
     else:
         return None
-    following = divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
+    ends = isinstance(error, OtherPathError) and not error.divides and divisibility.is_settled(search)  # values decide
+    following = None if ends else divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
     in_numbers = plan.of(divisibility.as_numbers(given, first), "no divisor helps: sizes may be specialized")
     return following or replace(in_numbers, search=DivisorSearch())
 

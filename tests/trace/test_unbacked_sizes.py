@@ -61,7 +61,10 @@ def rows_of_a_fixed_mask(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def test_rows_chosen_by_the_same_mask_twice_are_equally_many_in_every_certificate() -> None:
     """Where the sizes are numbers the values of a mask are known; it selects n1 rows there too, in the backward as in the forward."""
-    inputs = lambda n: (torch.randn(n.B, n.d), torch.randn(n.B, n.d))  # noqa: E731
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return torch.randn(n.B, n.d), torch.randn(n.B, n.d)
+
     derivation = derived(function(torch.sin, inputs=inputs, loss=rows_of_a_fixed_mask))
 
     assert {"n1": ("B", "B")} == by_name(derivation)

@@ -149,7 +149,10 @@ class Packed(nn.Module):
 @pytest.mark.slow
 def test_a_length_of_which_a_packed_sequence_is_made_stays_a_symbol() -> None:
     """Its closed forms are quadratic, and its peak is at a place that fewer than five do not determine."""
-    inputs = lambda n: (torch.randn(n.B, n.T, n.d), torch.full((n.B,), n.T))  # noqa: E731
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return torch.randn(n.B, n.T, n.d), torch.full((n.B,), n.T)
+
     at = derived(Spec("packed", DIMS, Packed, inputs, lambda module, *x: module(*x).sum()), T=13)
 
     assert {} == at.specialized

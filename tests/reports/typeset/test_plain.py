@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from calc.symbolic.exact import evaluate_text
@@ -28,5 +30,6 @@ def test_sizes_inside_a_function_are_written_as_outside(text: str, written: str)
     """And the line still has the value of the expression."""
     assert written == plain(parse(text))
 
-    as_python = written.replace("·", "*").replace("−", "-").replace("²", "**2").replace("mod(", "Mod(").replace("log₂(2*T)", "log(2*T, 2)").replace("min(", "Min(")
+    signs = {"·": "*", "−": "-", "²": "**2", "mod(": "Mod(", "log₂(2*T)": "log(2*T, 2)", "min(": "Min("}
+    as_python = functools.reduce(lambda line, sign: line.replace(sign, signs[sign]), signs, written)
     assert evaluate_text(text, AT) == evaluate_text(as_python, AT)
