@@ -76,6 +76,9 @@ def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
     named = set(named_in(trying, after))
     if named and declared.keys() & named_in(top.spec, before) and not declared.keys() & named:
         return True
+    earlier = top.failure.causes if isinstance(top.failure, SizesError) else frozenset()
+    if not named and error.causes and declared.keys() & earlier and not declared.keys() & error.causes:
+        return True
     divides = any(pair in declared.items() for pair in _divided(top.spec, before))
     return divides and not any(name in declared for name, _ in _divided(trying, after))
 
@@ -259,7 +262,8 @@ def _pairs(spec: Spec, failure: TraceError) -> Iterable[tuple[str, int | str]]:
     if isinstance(failure, RoundedShareError):
         return _rounded(spec, failure.pairs)
     error = _searched(failure)
-    named = named_in(spec, error)
+    compared = failure.causes if isinstance(failure, SizesError) else frozenset()
+    named = named_in(spec, error) or [name for name in spec.dims if name in compared]  # "embed_dim must be divisible by num_heads"
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
     others = () if unbacked_sizes.is_named(spec, error) else spec.dims  # no other size is at fault for what data determine
