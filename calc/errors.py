@@ -185,9 +185,11 @@ class TraceError(NapkinError):
 
 class SizesError(TraceError):
     """The step raises with symbols for sizes: a divisibility may be missing. ``causes`` are the symbols in the comparison that it
-    followed; ``said`` is what the failing operator says, in sizes."""
+    followed; ``equation`` is that comparison if it is of sizes with numbers, ``h == 8``; ``said`` is what the failing operator says, in
+    sizes."""
 
     causes: frozenset[str] = frozenset()
+    equation: str = ""
     said: str = ""
 
     def of_causes(self, causes: Iterable[str]) -> Self:

@@ -378,7 +378,8 @@ def _modules(flow: _Sources) -> Iterator[tuple[int, str]]:
     names = {i: flow.use.names.get(m.weight, "") if m.weight is not None else "" for i, m in flow.matmuls.items()}
     several = len({name for name in names.values() if name and "." not in name}) > 1
     for i, name in names.items():
-        yield i, name.rpartition(".")[0] or (name if several else "") or flow.matmuls[i].module_path
+        runs_it = flow.matmuls[i].module_path
+        yield i, name.rpartition(".")[0] or (name if several else "") or (LOSS if runs_it == LOSS_PATH else runs_it)
 
 
 def _recomputed(trace: StepTrace, operators: Mapping[int, str]) -> Iterator[tuple[int, str]]:

@@ -1,8 +1,9 @@
 """The trip counts at which a step is traced and certified. A loop is over layers, or over time steps inside them.
 
 Two trip counts determine what one iteration adds. From 3 on there is an iteration between the first and the last, from 5 on there are
-three; more trip counts determine a polynomial of higher degree. Every loop multiplies the number of traces, so of several loops only the
-inner ones, whose iterations are many and small, start higher.
+three; more trip counts determine a polynomial of higher degree. A step may need both: where each iteration takes its part of one tensor,
+it makes the gradient of the whole, and several iterations at the ends differ in what is alive. Every loop multiplies the number of traces,
+so of several loops only the inner ones, whose iterations are many and small, start higher.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 Counts = tuple[int, ...]
 
 # Trip counts by attempt: of the only loop ...
-_ALONE: tuple[Counts, ...] = ((3, 4), (5, 6), (7, 8), (3, 4, 5), (3, 4, 5, 6))
+_ALONE: tuple[Counts, ...] = ((3, 4), (5, 6), (7, 8), (3, 4, 5), (3, 4, 5, 6), (5, 6, 7))
 # ... and those of the outermost loop and of the others.
 _NESTED: tuple[tuple[Counts, Counts], ...] = (
     ((3, 4), (6, 7)),

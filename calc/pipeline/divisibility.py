@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calc.dimensions import Dim, quotient
@@ -36,7 +36,7 @@ _CEILING = re.compile(r"([A-Za-z_]\w*)\)* *([+-] *\d+)\)* *// *\(*(\d+)")
 _UNEQUAL = re.compile(r"size of tensor a \((\w+)\) must match the size of tensor b \((\w+)\)")
 # Maximum number of further divisors to try.
 _MOST_TRIED = 40
-# Never used as a divisor: the batch.
+# Used as a divisor only where the failing line itself asks for it: the batch.
 _NEVER_DIVIDES = ("B",)
 
 
@@ -75,6 +75,9 @@ def _settles(trying: Spec, top: Level, error: SizesError) -> bool:
     before, after = said_by(top.failure), said_by(error)
     named = set(named_in(trying, after))
     if named and declared.keys() & named_in(top.spec, before) and not declared.keys() & named:
+        return True
+    earlier = top.failure.causes if isinstance(top.failure, SizesError) else frozenset()
+    if not named and error.causes and declared.keys() & earlier and not declared.keys() & error.causes:
         return True
     divides = any(pair in declared.items() for pair in _divided(top.spec, before))
     return divides and not any(name in declared for name, _ in _divided(trying, after))
@@ -232,14 +235,22 @@ def _is_decided(spec: Spec, graph: Graph, guard: Guard) -> bool:
 
 def candidates(spec: Spec, sizes: Mapping[str, int], failure: TraceError) -> Iterator[Inferred]:
     """``spec`` with one more size declared a multiple: first those that ``failure`` divides, then others it names, then all."""
-    return _multiples(spec, sizes, failure.failure.statement, _pairs(spec, failure))
+    stated = _divided(spec, "; ".join(failure.failure.details))
+    return _multiples(spec, sizes, failure.failure.statement, dict.fromkeys((*stated, *_pairs(spec, failure))), stated)
 
 
-def _multiples(spec: Spec, sizes: Mapping[str, int], reason: str, pairs: Iterable[tuple[str, int | str]]) -> Iterator[Inferred]:
-    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it."""
+def _multiples(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    reason: str,
+    pairs: Iterable[tuple[str, int | str]],
+    stated: Collection[tuple[str, int | str]] = (),
+) -> Iterator[Inferred]:
+    """``spec`` with the first size of each of ``pairs`` declared a multiple of the second, where ``sizes`` allow it; of the batch only
+    where the failing line has ``stated`` it: a queue of whole batches."""
     for name, part in pairs:
         dim = spec.dimensions[name]
-        if dim.tied or dim.plus or dim.unbacked_at:
+        if dim.tied or dim.plus or dim.unbacked_at or (part in _NEVER_DIVIDES and (name, part) not in stated):
             continue
         multiples = _finer(spec, sizes, name, part)
         if multiples:
@@ -251,7 +262,8 @@ def _pairs(spec: Spec, failure: TraceError) -> Iterable[tuple[str, int | str]]:
     if isinstance(failure, RoundedShareError):
         return _rounded(spec, failure.pairs)
     error = _searched(failure)
-    named = named_in(spec, error)
+    compared = failure.causes if isinstance(failure, SizesError) else frozenset()
+    named = named_in(spec, error) or [name for name in spec.dims if name in compared]  # "embed_dim must be divisible by num_heads"
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
     parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
     others = () if unbacked_sizes.is_named(spec, error) else spec.dims  # no other size is at fault for what data determine
@@ -329,7 +341,7 @@ def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> 
         return {quotient: replace(declared, multiple_of=part)} if _says_more(declared, part) and share % part == 0 else {}
     if isinstance(part, int):
         return {name: _as_multiple(dim, part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
-    if isinstance(dim.multiple_of, str) or part in _NEVER_DIVIDES or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
+    if isinstance(dim.multiple_of, str) or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
         return {}
     return _split(spec, name, dim, part) if sizes[name] % ((dim.multiple_of or 1) * sizes[part]) == 0 else {}
 

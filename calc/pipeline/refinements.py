@@ -19,10 +19,14 @@ from calc.errors import (
     ZeroQuotientError,
 )
 from calc.graph import unbacked_sizes
+from calc.graph.basis import basis_of
+from calc.graph.guards import Guard
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
 from calc.pipeline.depth import is_of_peaks, own_error, reads_of_trip_counts
 from calc.spec import Spec
+from calc.symbolic.parser import parse
+from calc.symbolic.writer import as_text
 
 
 def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -76,6 +80,21 @@ def divided_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     return plan.of(more.spec, more.reason) if more else None
 
 
+def size_of_a_number(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Specialize the dimensions that the failing line compares with a number, where they are that number at the requested sizes: heads that
+    a table of 8 rows is added to."""
+    error, dims = refusal.error, plan.spec.dimensions
+    if refusal.of_case or not isinstance(error, SizesError) or not error.equation:
+        return None
+    names = sorted({_dividend(plan.spec, name) for name in error.causes & dims.keys()} - plan.specialized.keys())
+    values = basis_of(dims).values(_requested(plan, plan.spec))
+    if not names or any(dims[name].unbacked_at for name in names) or Guard(error.equation, False, "").holds_at(values):
+        return None
+    more = dict.fromkeys(with_quotients(plan.spec, names), _SYMBOLIC.format(error.failure.why))
+    reason = f"the step needs {as_text(parse(error.equation))}: specializing {', '.join(names)}"
+    return plan.specializing({**plan.specialized, **more}, reason)
+
+
 def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Specialize a dimension without a closed form, if the spec allows it."""
     error = refusal.error
@@ -113,7 +132,8 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
         first = search.levels[0].failure
     else:
         return None
-    following = divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
+    ends = isinstance(error, OtherPathError) and not error.divides and divisibility.is_settled(search)  # values decide
+    following = None if ends else divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
     in_numbers = plan.of(divisibility.as_numbers(given, first), "no divisor helps: sizes may be specialized")
     return following or replace(in_numbers, search=DivisorSearch())
 
@@ -138,7 +158,7 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 ITERATIONS = (trip_count, more_iterations)
-AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, divided_size, specialized_size)
+AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, specialized_size)
 REFINEMENTS = (*AT_ONE_SPEC, whole_chunks, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
@@ -189,7 +209,7 @@ def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
 
 def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError) -> dict[str, str]:
     """Further dimensions to specialize after ``error``, each with the reason: the one it names, else the next allowed set."""
-    why = f"under symbolic tracing it {error.failure.why}" if isinstance(error, SizesError) and error.said else error.failure.why
+    why = _SYMBOLIC.format(error.failure.why) if isinstance(error, SizesError) and error.said else error.failure.why
     if isinstance(error, NoPeakError) and error.dimension not in specialized:
         return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     counts = [name for name in spec.trip_counts if name not in specialized]
@@ -217,6 +237,7 @@ def _dividend(spec: Spec, name: str) -> str:
     return divided[0] if dim.tied and divided and divided[0] in spec.dimensions else name
 
 
+_SYMBOLIC = "under symbolic tracing it {}"
 _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"
 
 

@@ -32,6 +32,7 @@ from calc.symbolic.expression import (
 )
 from calc.symbolic.marks import CLOSE, COMMA, DOT, DOTS, MAX, MINUS, OPEN, PLUS, SPACE, THIN, Mark, MarkKind, Marks
 from calc.symbolic.parser import parse
+from calc.symbolic.readable import rounded_up
 from calc.symbolic.tree import numbered
 from calc.symbolic.writer import as_text
 
@@ -257,7 +258,7 @@ _LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': 
 def name_marks(name: str) -> Marks:
     r"""A dimension's name, or an atom such as ``floor(T/2)``. One letter is itself, ``d1`` is ``d_{1}``, a word stands upright."""
     if not name.isidentifier():
-        return _atom(parse(name))
+        return _atom(rounded_up(parse(name)))
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", name)
     return (marks.letter(match[1]), marks.lowered(match[2])) if match else (marks.word(name),)
 

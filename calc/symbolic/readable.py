@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
-from calc.symbolic.expression import Expression, FunctionCall, Negative, Number, Piecewise
+from calc.errors import NapkinError
+from calc.symbolic.expression import Expression, FunctionCall, Negative, Number, Piecewise, Quotient, Sum
 from calc.symbolic.parser import parse
+from calc.symbolic.tree import displayed, monomial_of, monomial_tree
 from calc.symbolic.writer import ATOM, TextWriter
 
 MINUS = "−"
@@ -56,3 +59,31 @@ def readable(expr: str | Expression, signs: Mapping[str, str] | None = None) -> 
     """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised. ``signs`` replace names: ``β₁`` for ``beta1``."""
     writer, tree = ReadableWriter(values=signs), parse(expr) if isinstance(expr, str) else expr
     return writer.cases(tree) if isinstance(tree, Piecewise) else writer.written(tree)[0]
+
+
+def rounded_up(atom: Expression) -> Expression:
+    """A rounded quotient as a person writes it: ``floor((255 + f)/256)`` is ``ceiling(f/256)``. Equal for all integers, since the last
+    multiple of 256 below ``f + 255`` is the first one from ``f`` on; any other expression as it is."""
+    match atom:
+        case FunctionCall("floor", (Quotient(top, bottom),)):
+            difference = _monomials(Sum((top, Negative(bottom), Number(1))))
+            terms = None if difference is None else [(powers, c) for powers, c in difference.items() if c]
+            if terms and isinstance(top, Sum) and all(c > 0 and c.denominator == 1 for _, c in terms):
+                addends = tuple(monomial_tree(c, dict(powers)) for powers, c in terms)
+                return FunctionCall("ceiling", (Quotient(addends[0] if len(addends) == 1 else Sum(addends), bottom),))
+    return atom
+
+
+def _monomials(polynomial: Sum) -> dict[tuple[tuple[str, int], ...], Fraction] | None:
+    """The coefficient of each product of powers; None where an addend is no such product."""
+    try:
+        tree, monomials = displayed(polynomial), dict[tuple[tuple[str, int], ...], Fraction]()
+    except NapkinError:  # a power with a size in the exponent
+        return None
+    for term in tree.terms if isinstance(tree, Sum) else (tree,):
+        monomial = monomial_of(term)
+        if monomial is None:
+            return None
+        powers = tuple(monomial[1].items())
+        monomials[powers] = monomials.get(powers, Fraction(0)) + monomial[0]
+    return monomials

@@ -69,7 +69,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
         statement, advised = f"raised {type(error).__name__} at {where}: {first}", "; ".join(filter(None, (advice, untried())))
         raised = kind(Failure(statement, f"{spec.name} ", remainders, advised, str(where), where.then(first)))
-        raised.said = message
+        raised.said, raised.equation = message, env.last_equation(lines) if env is not None else ""
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
 

@@ -320,6 +320,17 @@ class SizeEnv(ShapeEnv):
         """The names of the symbols in the comparison that ``lines`` evaluated last."""
         return next((self._names(expr) for expr, (_, where) in reversed(self.answers.items()) if where in lines), set())
 
+    def last_equation(self, lines: Collection[str]) -> str:
+        """That comparison, if it says which number a size must be and the size is not: ``h == 8``; empty for any other. A number that a
+        trip count has in this run may be that count."""
+        expr, answer = next(((expr, answer) for expr, (answer, where) in reversed(self.answers.items()) if where in lines), (sp.true, True))
+        equations = expr.args if isinstance(expr, sp.Or) else (expr,)
+        counts = {self._at[s] for s, name in self.names.items() if name in self.trip_counts and s in self._at}
+        numbers = [part.rhs for part in equations if isinstance(part, sp.Eq) and part.rhs.is_Integer and part.rhs not in counts]
+        if answer or len(numbers) < len(equations) or expr.atoms(sp.Function):
+            return ""
+        return guard_text(expr, self.names) or ""
+
     def text(self, expr: sp.Expr) -> int | str:
         written = self._texts.get(expr)
         if written is None:

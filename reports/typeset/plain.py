@@ -17,7 +17,7 @@ from calc.symbolic.expression import (
     Sum,
     bare,
 )
-from calc.symbolic.readable import superscript
+from calc.symbolic.readable import rounded_up, superscript
 from calc.symbolic.tree import displayed, is_maximum, numbered
 from calc.symbolic.writer import as_text, is_operator
 
@@ -100,7 +100,10 @@ _OF_SIZES = ("floor", "ceiling", "Mod", "Min", "Max")
 
 def _atom(name: str) -> str:
     """What is no polynomial, with the sizes in it written as elsewhere: ``floor(2·f/3)``."""
-    node = parser.parse(name)
+    node = rounded_up(parser.parse(name))
+    match node:
+        case FunctionCall("log", (argument, Number(2))):
+            return f"log₂({plain(displayed(argument))})"
     if not isinstance(node, FunctionCall) or node.function not in _OF_SIZES:
         return name
     function = {"Min": "min", "Max": "max", "Mod": "mod"}.get(node.function, node.function)

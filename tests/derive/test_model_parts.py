@@ -481,3 +481,17 @@ def test_a_layer_whose_largest_results_are_taken_is_no_router() -> None:
     derivation = calc.derive(spec, optimizer="sgd", mode="infer")
 
     assert {"each": 2 * B * T * D * FF, "head": 2 * B * FF * D} == parts(derivation, "flops.forward.matmul")
+
+
+def _alike(model: nn.Module, x: Tensor) -> Tensor:
+    y = model(x).flatten(1)
+    return F.cross_entropy(y @ y.mT, torch.arange(x.shape[0]))
+
+
+def test_matmuls_of_a_loss_function_are_of_the_loss() -> None:
+    """As of a contrastive loss, which compares all pairs of a batch: 2·B²·(T·d) in the same part as its logarithm."""
+    spec = Spec("pairs", {"B": B, "T": T, "d": D}, lambda n: nn.Linear(n.d, n.d), _stream, _alike)
+    derivation = calc.derive(spec, optimizer="sgd")
+
+    assert {"(model)": 2 * B * T * D * D, "loss": 2 * B * B * T * D} == parts(derivation, "flops.forward.matmul")
+    assert "(loss)" not in parts(derivation, "flops.step.total")

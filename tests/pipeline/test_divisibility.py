@@ -225,6 +225,48 @@ def test_a_divisor_that_a_check_of_the_code_asks_for_is_inferred() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=75))
 
 
+def test_two_modules_that_fail_at_one_line_without_naming_a_size_get_a_divisor_each() -> None:
+    """Encoder and decoder of other widths: torch says "embed_dim must be divisible by num_heads" of both."""
+
+    class Attention(nn.Module):
+        def __init__(self, width: int, heads: int) -> None:
+            super().__init__()
+            self.of = nn.MultiheadAttention(width, heads, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.of(x[:, None], x[:, None], x[:, None], need_weights=False)[0]
+            return y[:, 0]
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(Attention(n.d, n.h), nn.Linear(n.d, n.e), Attention(n.e, n.g))
+
+    derivation = calc.derive(_spec(build, B=2, d=28, h=7, e=33, g=11), cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(d, h), 0)", "Eq(Mod(e, g), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+
+
+def test_the_batch_divides_what_the_code_says_that_it_divides() -> None:
+    """A queue of keys that whole batches replace, as of momentum contrast: no other divisor is tried, and nothing is specialized."""
+
+    class Queue(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Linear(n.d, n.d)
+            self.register_buffer("keys", torch.randn(n.K, n.d))
+
+        def forward(self, x: Tensor) -> Tensor:
+            assert self.keys.shape[0] % x.shape[0] == 0
+            y: Tensor = self.mix(x) @ self.keys.T
+            return y
+
+    derivation = calc.derive(_spec(Queue, B=4, d=7, K=20), cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(K, B), 0)"} == {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, d=5, K=21))
+
+
 class InPairs(nn.Module):
     """Rotates its width in pairs, which no line divides: of an odd width, the even places are one more than the odd ones."""
 

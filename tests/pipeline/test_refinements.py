@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from calc.dimensions import Dim
-from calc.errors import BadInputError, CertificateError, Failure, NapkinError, SizesError, SpecializationError, TraceError
+from calc.errors import BadInputError, CertificateError, Failure, NapkinError, OtherPathError, SizesError, SpecializationError, TraceError
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined, simplified
 from calc.options import Options
 from calc.pipeline import pipeline
 from calc.pipeline.divisibility import first_search, with_next_divisor
-from calc.pipeline.refinements import REFINEMENTS, specialized_too_soon, with_quotients
+from calc.pipeline.refinements import REFINEMENTS, divisor, specialized_too_soon, with_quotients
 from calc.spec import Spec
 
 FORWARD = Callable[[Tensor, Any], Tensor]
@@ -86,6 +86,52 @@ def test_each_plan_says_what_is_new_in_it(what: FORWARD, dims: dict[str, int], r
 
     assert [plan.reason[: len(reason)] for plan, reason in zip(plans, reasons, strict=True)] == reasons
     assert [plan.before for plan in plans] == [first, *plans[:-1]]
+
+
+def with_a_table_of_heads(y: Tensor, n: Any) -> Tensor:
+    return in_heads(y, n) + torch.linspace(0, 1, 3)[:, None]
+
+
+def of_a_fixed_square(y: Tensor, n: Any) -> Tensor:
+    image = y[:, :1, None] + torch.ones(n.R, n.R)
+    return torch.nn.functional.linear(image.flatten(1), torch.ones(5, 49))
+
+
+@pytest.mark.parametrize(
+    ("what", "dims", "reasons", "specialized"),
+    [
+        (with_a_table_of_heads, {"h": 3}, ["assuming d to be a multiple of h", "the step needs h == 3: specializing h"], {"h"}),
+        (of_a_fixed_square, {"R": 7}, ["the step needs R**2 == 49: specializing R"], {"R"}),
+    ],
+)
+def test_a_size_that_has_to_be_a_number_is_specialized_alone_and_at_once(
+    what: FORWARD, dims: dict[str, int], reasons: list[str], specialized: set[str]
+) -> None:
+    """No divisor is tried, and what is inferred before stays: d, a multiple of the heads, has a symbol."""
+    _, *plans = history(spec(what, **dims))
+
+    assert reasons == [plan.reason for plan in plans]
+    assert specialized == {*plans[-1].specialized}
+
+
+def test_a_number_that_the_requested_sizes_are_not_specializes_nothing() -> None:
+    """The step fails at exactly the requested sizes, which is its own error."""
+    with pytest.raises(SizesError, match=r"The size of tensor a \(4\) must match the size of tensor b \(3\)"):
+        history(spec(with_a_table_of_heads, h=4))
+
+
+def test_no_further_divisor_is_tried_where_values_decide_what_the_step_does() -> None:
+    """Once the failing line has the divisor that it asks for, other sizes are another path whatever they divide."""
+    given = spec(in_heads, h=3)
+    first = SizesError("(d)//h leaves a remainder")
+    start = TracePlan(given, given.sizes(), Options())
+    trying = with_next_divisor(start, first_search(given, given.sizes(), first), given.sizes(), None)
+    assert trying is not None
+    assert trying.reason == "assuming d to be a multiple of h"
+    after = divisor(replace(trying, before=start, refusal=Refusal(first)), Refusal(OtherPathError("a value", divides=False)))
+
+    assert isinstance(after, TracePlan)
+    assert after.reason == "no divisor helps: sizes may be specialized"
 
 
 def triangular(y: Tensor, n: Any) -> Tensor:

@@ -19,6 +19,7 @@ from calc.errors import DataDependentError, DimensionError, NapkinError
 from calc.graph import serialize
 from calc.graph.step import TracedDim
 from calc.spec import Spec
+from tests.checks import failures
 from tests.trace.modules import spec
 
 MATMUL = "flops.forward.matmul"
@@ -51,6 +52,24 @@ def decided(derivation: Derivation) -> list[TracedDim]:
 def by_name(derivation: Derivation) -> dict[str, tuple[str | None, str | None]]:
     """Expected value and bound of each data-dependent size."""
     return {dim.name: (dim.expr, dim.at_most) for dim in decided(derivation)}
+
+
+def rows_of_a_fixed_mask(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    first = torch.arange(x.shape[0]) < 11
+    return F.mse_loss(module(x)[first], y[first])
+
+
+def test_rows_chosen_by_the_same_mask_twice_are_equally_many_in_every_certificate() -> None:
+    """Where the sizes are numbers the values of a mask are known; it selects n1 rows there too, in the backward as in the forward."""
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return torch.randn(n.B, n.d), torch.randn(n.B, n.d)
+
+    derivation = derived(function(torch.sin, inputs=inputs, loss=rows_of_a_fixed_mask))
+
+    assert {"n1": ("B", "B")} == by_name(derivation)
+    assert derivation.specialized == {}
+    assert [] == failures(calc.check(derivation))
 
 
 # -- experts --------------------------------------------------------------------------------------------------------------

@@ -134,6 +134,39 @@ def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any
     assert products(at) == len(places(37))
 
 
+class Packed(nn.Module):
+    """Two layers that run over a packed sequence, whose gradient each place makes as a whole."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(n.d, n.d, num_layers=2)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0])[0]
+
+
+@pytest.mark.slow
+def test_a_length_of_which_a_packed_sequence_is_made_stays_a_symbol() -> None:
+    """Its closed forms are quadratic, and its peak is at a place that fewer than five do not determine."""
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return torch.randn(n.B, n.T, n.d), torch.full((n.B,), n.T)
+
+    at = derived(Spec("packed", DIMS, Packed, inputs, lambda module, *x: module(*x).sum()), T=13)
+
+    assert {} == at.specialized
+
+
+def test_a_degree_that_is_too_low_is_met_at_higher_counts_too() -> None:
+    """Three counts from five on: a quadratic whose peak fewer places do not determine."""
+    attempts = [0]
+    while (later := trip_counts.next_attempt(attempts[-1], ["T"], degree=False)) is not None:
+        attempts.append(later)
+
+    assert (5, 6, 7) in [trip_counts.traced_counts(attempt, ["T"])["T"] for attempt in attempts]
+
+
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"], ["L", "T", "E"]])
 def test_certificates_have_other_counts_than_traces(loops: list[str]) -> None:
     """In every loop, at every attempt; two certificates differ in all of them."""
@@ -162,7 +195,7 @@ def test_layers_after_dense_ones_are_traced_at_higher_trip_counts(apart: int, co
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
-@pytest.mark.parametrize("attempt", range(5))
+@pytest.mark.parametrize("attempt", range(6))
 def test_a_special_case_starts_with_the_trip_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
     """They follow from the traces; without a loop, there is only one."""
     counts = trip_counts.traced_counts(attempt, loops)

@@ -146,17 +146,17 @@ class UnbackedSizes:
 
     def count(self, x: torch.Tensor, kind: str = "true") -> Any:
         """The number of true elements of ``x``, or of distinct ones (``kind``). Equal contents give the same count."""
+        layout = (*x.shape, *x.stride(), x.storage_offset())
+        key = (kind, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         constant = count_of(x) if kind == "true" else None
         if constant is not None:
             self.of_constants = self._constants.has_count(x, constant, _COUNTS[kind])
-        elif user_place() not in self._sizes:
+        elif user_place() not in self._sizes and key not in self._of_values:  # what has a size already has it everywhere
             constant = self.constant_count(x, _COUNTS[kind])
         if constant is not None:
             return constant
         if self._building() and self._constants.symbols_of((x,)):
             raise self.refused("how many elements are chosen", x)  # the structure of a module must not depend on data
-        layout = (*x.shape, *x.stride(), x.storage_offset())
-        key = (kind, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         place = user_place() if self._observed else ""
         if place in self._observed:
             self._of_values[key] = self._next(place)

@@ -105,6 +105,8 @@ def test_brackets_balance_over_all_pieces(tree):
         (Product((Number(3), Name("T % 2"))), r"3(T \bmod 2)"),
         (Name("n1"), "n_{1}"),
         (Name("floor(T/2)"), r"\left\lfloor \frac{T}{2} \right\rfloor"),
+        (Name("floor((255 + T)/256)"), r"\left\lceil \frac{T}{256} \right\rceil"),
+        (Name("floor((255 + 2**T)/256)"), r"\left\lfloor \frac{255 + {2}^{T}}{256} \right\rfloor"),
         (Name("ceiling(log(T, 2))"), r"\left\lceil \log_2 T \right\rceil"),
         (Name("ceiling(log(2*T, 2))"), r"\left\lceil \log_2(2\,T) \right\rceil"),
         (Labelled(Name("d"), "c_attn"), r"\underbrace{d}_{\text{c\_attn}}"),
