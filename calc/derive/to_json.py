@@ -37,7 +37,7 @@ def to_json(
         **({"exchanged": [*checks.exchanged, *checks.counted_with]} if checks is not None else {}),
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
-        "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
+        "checked_at": {name: number(n) for name, n in checked_sizes(derivation, checks.sizes).items()} if checks is not None else None,
         **coverage(derivation.ledger),
         "saved": [_saved(s) for s in derivation.saved],
         "crossovers": [_peak_crossovers(t) for t in derivation.peak_crossovers],
@@ -88,6 +88,12 @@ def _unused(derivation: Derivation) -> set[str]:
             break
         unused -= free_names(text)
     return unused
+
+
+def checked_sizes(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The ``sizes`` of a check without dimensions that no quantity contains; those that are specialized stay."""
+    unused = _unused(derivation) - derivation.specialized.keys() - derivation.specialization_reasons.keys()
+    return {name: size for name, size in sizes.items() if name not in unused}
 
 
 def dims_document(derivation: Derivation) -> dict[str, Any]:

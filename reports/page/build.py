@@ -15,6 +15,7 @@ from calc.derive.peak_crossovers import PeakCrossovers
 from calc.derive.quantities import absent, applies
 from calc.derive.result import Derivation, Step
 from calc.derive.rules_of_thumb import RuleComparison
+from calc.derive.to_json import checked_sizes
 from calc.errors import BadInputError, listed
 from calc.graph.exchanges import headlines, in_force
 from calc.graph.folds import named_quotient
@@ -202,6 +203,11 @@ class PageContent:
         used = used.union(*(expressions.names(tree) for tree in self.shown))
         return _symbols(self.narrowed, self.chosen, self.sizes, used, any(expressions.has_layers(tree) for tree in self.shown))
 
+    def tally(self) -> check_rows.CheckTally:
+        """The counts of checks, at those sizes of the run that the page has symbols for."""
+        at = None if self.checks is None else checked_sizes(self.derivation, self.checks.sizes)
+        return check_rows.tally(self.checks, self.unchecked, at)
+
     def conventions(self) -> tuple[AssumptionRow, ...]:
         rows = conventions(self.derivation.options, data_dependent=bool(self.unbacked), attention=attends(self.derivation))
         return tuple(AssumptionRow(None, *row) for row in rows)
@@ -226,7 +232,7 @@ def build(content: PageContent) -> Page:
         sizes=sizes_text(derivation.sizes),
         date=inputs.noted if inputs is not None else today(),
         tiles=content.tiles(),
-        tally=check_rows.tally(content.checks, content.unchecked),
+        tally=content.tally(),
         exchanged=content.exchanged(),
         counted_with=content.checks.counted_with if content.checks is not None else (),
         answers=tuple(_answer(c) for c in chapters),

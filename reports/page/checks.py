@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ class CheckRow:
     note: str
 
 
-def tally(checks: Any, unchecked: str) -> CheckTally:
-    """The counts by verdict. ``unchecked``: why there are no ``checks``."""
+def tally(checks: Any, unchecked: str, sizes: Mapping[str, int] | None = None) -> CheckTally:
+    """The counts by verdict. ``unchecked``: why there are no ``checks``; ``sizes``: those of the run to name, else all."""
     if checks is None:
         return CheckTally(False, unchecked, (), "open", "")
     count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
@@ -47,7 +47,8 @@ def tally(checks: Any, unchecked: str) -> CheckTally:
         (numbers.integer(count["not measured"]), "not measured"),
     )
     tone = "bad" if count["failed"] else "good"
-    return CheckTally(True, checks.because, counts, tone, sizes_text(checks.sizes), tuple(unmeasured(checks.verdicts)))
+    at = sizes_text(checks.sizes if sizes is None else sizes)
+    return CheckTally(True, checks.because, counts, tone, at, tuple(unmeasured(checks.verdicts)))
 
 
 def unmeasured(verdicts: Iterable[Any]) -> Iterator[str]:

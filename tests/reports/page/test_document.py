@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from calc.derive.result import Quantity
 from calc.derive.rules_of_thumb import compare
-from calc.derive.to_json import number, to_json
+from calc.derive.to_json import checked_sizes, number, to_json
+from calc.graph.guards import TracedDim
 from calc.symbolic.algebra import to_sympy
 from calc.units import Unit
 from reports.jobs.job import json_text
@@ -124,6 +125,18 @@ def test_without_checks_nothing_is_checked():
 
     assert [] == document["checks"]
     assert None is document["checked_at"]
+
+
+def test_a_check_is_at_no_size_that_nothing_depends_on():
+    """A dimension that no quantity contains is no symbol of the report, unless its value is said to be fixed."""
+    derivation = sample.derivation()
+    dim = TracedDim("state_size", "", 5)
+    wider = replace(derivation, dims=(*derivation.dims, dim))
+    fixed = replace(wider, specialization_reasons={"state_size": "the step uses its value"})
+    sizes = {**derivation.sizes, "state_size": 7}
+
+    assert derivation.sizes == checked_sizes(wider, sizes)
+    assert sizes == checked_sizes(fixed, sizes)
 
 
 def test_a_comparison_carries_its_steps():
