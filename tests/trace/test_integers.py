@@ -88,6 +88,7 @@ WIDTHS: dict[str, Callable[[Any], Any]] = {
     "a common divisor": lambda d: math.gcd(4 * d, 6 * d),
     "a common divisor by its own name": lambda d: gcd(4 * d, 6 * d),
     "a root": lambda d: isqrt(d * d),
+    "a root as a power": lambda d: int((4 * d * d) ** 0.5),
     "a root by a name given to it": lambda d: int(root_of(d * d)),
     "shifted": lambda d: (d << 2) >> 1,
     "masked": lambda d: (d & 7) + 5,

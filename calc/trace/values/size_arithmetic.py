@@ -14,7 +14,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -260,10 +260,9 @@ def symbolic_numbers() -> Iterator[None]:
             names["type"] = _Type(names)  # of the types that the file sees now
     for kind, name in _AS_METHODS:
         setattr(kind, name, getattr(_MATH, name))
-    power = torch.SymInt.__rpow__
-    torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # restored below
+    powers = {"__pow__": _rooting(torch.SymInt.__pow__), "__rpow__": _power_of_a_number}
     try:
-        with replaced(operator, index=_index):
+        with replaced(operator, index=_index), replaced(torch.SymInt, **powers):
             yield
     finally:
         for names, name, old in before:
@@ -271,9 +270,18 @@ def symbolic_numbers() -> Iterator[None]:
                 names.pop(name, None)
             else:
                 names[name] = old
-        torch.SymInt.__rpow__ = power  # type: ignore[method-assign]  # restored
         for kind, name in _AS_METHODS:
             delattr(kind, name)
+
+
+def _rooting(power: Callable[[torch.SymInt, Any], Any]) -> Callable[[torch.SymInt, Any], Any]:
+    """``power``, with the root of a square as its size: ``n`` for ``(n * n) ** 0.5``, which doubles make of it as well."""
+
+    def rooting(size: torch.SymInt, exponent: Any) -> Any:
+        root = _whole_root(size) if type(exponent) is builtins.float and exponent == 0.5 else None
+        return power(size, exponent) if root is None else _symbolic_float(root)
+
+    return rooting
 
 
 def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:
