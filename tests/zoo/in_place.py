@@ -259,3 +259,27 @@ network(
     {"B": 5, "d": 2, "f": 11},
     lambda module, x: torch.take_along_dim(module(x), module(x).argsort(-1)[:, :2], -1).sum() + torch.kron(module.weight, x).sum(),
 )
+
+
+class Apart(nn.Module):
+    """Similarities of every pair, without those of a row with itself; then a tall matrix filled in steps, and a cube along its diagonal."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.rows, self.tall, self.cube = nn.Linear(n.d, n.f), nn.Linear(n.d, 2), nn.Linear(n.d, n.B * n.B)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.rows(x)
+        alike = (rows @ rows.T).fill_diagonal_(-1e9).softmax(-1)
+        steps = self.tall(x).mul(2.0).fill_diagonal_(0.5, wrap=True)
+        cube = self.cube(x).view(x.shape[0], x.shape[0], x.shape[0]).mul(3.0).fill_diagonal_(0.0)
+        return alike.sum() + steps.pow(2).sum() + cube.pow(2).sum()
+
+
+network(
+    "filled diagonals",
+    {"B": 7, "d": 3, "f": 5},
+    Apart,
+    lambda n: (torch.randn(n.B, n.d),),
+    {"B": 11, "d": 2, "f": 13},
+)

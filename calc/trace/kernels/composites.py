@@ -50,6 +50,17 @@ def _from_minus_one(like: torch.Tensor, steps: Any, align_corners: bool) -> torc
     return line if align_corners else line * (steps - 1) / steps
 
 
+def _fill_diagonal(x: torch.Tensor, value: Any, wrap: bool = False) -> torch.Tensor:
+    """``fill_diagonal_`` (aten/src/ATen/native/Fill.cpp): fills one line of elements, and with ``wrap`` that of the rows below a square."""
+    height, width, *_ = x.shape
+    line, step = torch.sym_min(height, width), (sum(x.stride()),)  # type: ignore[no-untyped-call]  # untyped in torch
+    x.as_strided((line,), step, x.storage_offset()).fill_(value)
+    if wrap and x.dim() == 2 and height > width + 1:
+        below = (x.numel() + width) // (width + 1) - line
+        x.as_strided((below,), step, x.storage_offset() + x.stride(0) * (width + 1)).fill_(value)
+    return x
+
+
 def _kron(left_operand: torch.Tensor, right_operand: torch.Tensor) -> torch.Tensor:
     """``kron`` (aten/src/ATen/native/LinearAlgebra.cpp): the axes of both operands are interleaved, then multiplied."""
     axes = max(left_operand.dim(), right_operand.dim())
@@ -149,6 +160,7 @@ _NO_NORM, _BY_ROOT = 0, 1
 _KERNELS: dict[str, Callable[..., Any]] = {
     "_convolution_double_backward": double_backward,
     "affine_grid_generator_backward": _grid_backward,
+    "fill_diagonal_": _fill_diagonal,
     "kron": _kron,
     "norm_except_dim": _norm_except_dim,
     "stft": _stft,
