@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from calc.derive.part_names import ATTENTION
@@ -132,9 +132,21 @@ class Stated:
 
     @property
     def words(self) -> str:
-        shown = "; ".join(in_words(a.expr) for a in self.assumptions[:_EXAMPLES])
-        omitted = len(self.assumptions) - _EXAMPLES
+        distinct: dict[Hashable, str] = {}
+        for assumption in self.assumptions:
+            distinct.setdefault(_meaning(assumption.expr), in_words(assumption.expr))
+        shown, omitted = "; ".join([*distinct.values()][:_EXAMPLES]), len(distinct) - _EXAMPLES
         return f"{shown}; and {numbers.integer(omitted)} more" if omitted > 0 else shown
+
+
+def _meaning(condition: str) -> Hashable:
+    """What two writings of a condition have in common: ``not a == b`` is ``a != b``, and neither side of it is the first."""
+    match as_condition(condition):
+        case Not(Compare(left, "==" | "!=" as relation, right)):
+            return _OPPOSITES[relation], frozenset((left, right))
+        case Compare(left, "==" | "!=" as relation, right):
+            return _RELATIONS[relation], frozenset((left, right))
+    return in_words(condition)
 
 
 def stated(assumptions: Iterable[Assumption]) -> list[Stated]:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from calc.graph.step import Assumption
 from reports import cli
-from reports.typeset.wording import FEW, headline, stated
+from reports.typeset.wording import FEW, Stated, headline, stated
 
 MODEL = """
 import torch
@@ -83,3 +83,10 @@ def test_more_than_ten_assumptions_are_put_together_by_their_reason() -> None:
     assert [1] * FEW == [len(group.assumptions) for group in stated(many)]
     assert [FEW, 1] == [len(group.assumptions) for group in stated([*many, other])]
     assert "d ≤ 0; d ≤ 1; d ≤ 2; and 7 more" == _said(stated([*many, other])[0].words)
+
+
+def test_two_writings_of_one_condition_are_one_of_a_group() -> None:
+    """An equation has no first side, and what is not equal is different."""
+    alike = ("R != 29*p", "not (R == 29*p)", "29*p != R", "d == Max(1, d)", "Max(1, d) == d", "h > 1")
+
+    assert "R ≠ 29*p; d = Max(1, d); h > 1" == Stated(tuple(Assumption(each, "asked at model.py:7") for each in alike)).words
