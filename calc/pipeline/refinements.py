@@ -71,8 +71,8 @@ def products_in_order(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 def divided_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Declare a size a multiple of what the line that failed divides it by, before sizes are specialized."""
-    error, given = refusal.error, plan.given or plan.spec
-    if refusal.of_case or plan.search is not None or not given.may_specialize or not isinstance(error, SizesError | SpecializationError):
+    error, searching = refusal.error, plan.search is not None and plan.search != DivisorSearch()  # an empty one: no other size helped
+    if refusal.of_case or searching or not plan.spec.may_specialize or not isinstance(error, SizesError | SpecializationError):
         return None
     if isinstance(error, SpecializationError) and error.dimension not in plan.spec.may_unroll:
         return None  # an exact quotient that is read as a number would be no trip count
@@ -221,6 +221,7 @@ def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError
     if unbacked_sizes.is_named(spec, said):  # data may be constants that count it, once the sizes that it is compared with are numbers
         causes = causes | {*divisibility.named_in(spec, said)}
     named = may & causes - specialized.keys()
+    named = named - {"B"} or named  # the batch is on both sides of most comparisons
     if named:
         return dict.fromkeys(with_quotients(spec, sorted({_dividend(spec, name) for name in named})), why)
     for names in spec.may_specialize:

@@ -303,3 +303,32 @@ def test_a_peak_without_a_closed_form_is_no_reason_for_other_multiples() -> None
     assert {"assuming d to be a multiple of h", "assuming T to be a multiple of 4"} == {p for p in progress if p.startswith("assuming")}
     assert "4*B*T**2*d + 2*B*T*d**2" == derivation["flops.forward.matmul"].text
     assert [] == failures(calc.check(derivation, B=2, T=20, d=14, h=2))
+
+
+class Windowed(nn.Module):
+    """Windows of patches in pairs, of a mask or of the rows themselves, then heads: the length must be a multiple of a product of sizes and
+    two, which only numbers say, and the width one of the heads."""
+
+    def __init__(self, n: Any, masks: bool) -> None:
+        super().__init__()
+        self.n, self.masks, self.mix = n, masks, nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, batch, length = self.n, x.shape[0], x.shape[1]
+        patches = x.view(batch, length // n.p, n.p, n.d).mean(2)
+        windows = torch.ones(1, length // n.p, 1) if self.masks else patches
+        windows = windows.view(windows.shape[0], length // n.p // (2 * n.w), 2 * n.w, windows.shape[2])
+        heads: Tensor = self.mix(patches).view(batch, -1, n.h, n.d // n.h).softmax(-1)
+        return heads * windows.sum()
+
+
+@pytest.mark.parametrize(("masks", "numbers"), [(True, {"w"}), (False, {"d", "h", "w"})], ids=["mask", "rows"])
+def test_a_multiple_is_inferred_where_other_sizes_have_to_be_numbers(masks: bool, numbers: set[str]) -> None:
+    """The batch is on both sides of the comparison and stays a symbol, as do width and heads where only sizes of a mask are compared."""
+    dims = {"B": 2, "R": 24, "p": 2, "w": 3, "d": 20, "h": 5}
+    s = Spec("windows", dims, lambda n: Windowed(n, masks), lambda n: (torch.randn(n.B, n.R, n.d),), lambda module, x: module(x).sum())
+
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert numbers == derivation.specialized.keys()
+    assert [] == failures(calc.check(derivation, B=7))
