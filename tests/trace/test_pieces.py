@@ -90,16 +90,28 @@ def test_a_number_of_rows_in_pieces_of_a_size_is_no_constant(c: int) -> None:
     assert not _failed(derivation)
 
 
-@pytest.mark.parametrize("length", [12, pytest.param(13, marks=pytest.mark.slow)])
-@MODES
 @pytest.mark.slow
-def test_pieces_that_look_back_are_exact_where_the_peak_has_no_closed_form(length: int, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "length"), [("infer", 13), ("train", 12), ("train", 13)])
+def test_pieces_that_look_back_are_exact_where_the_peak_has_no_closed_form(mode: str, length: int) -> None:
     """Then the length is a number."""
-    s = _spec(Growing, PIECES["split"], lambda n: n.T, B=2, c=3, T=12, d=5)
-    derivation = calc.derive(s, {"T": length}, cache=False, optimizer="sgd", mode=mode)
+    derivation = calc.derive(_looking_back(), {"T": length}, cache=False, optimizer="sgd", mode=mode)
 
     assert "T" in derivation.specialized
     assert not _failed(derivation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [12, 9, 27])
+def test_whole_pieces_that_look_back_have_closed_forms_without_a_backward(length: int) -> None:
+    """What is alive is quadratic in the length: three numbers of pieces from five on determine it."""
+    derivation = calc.derive(_looking_back(), cache=False, optimizer="sgd", mode="infer")
+
+    assert not derivation.specialized
+    assert not _failed(derivation, T=length)
+
+
+def _looking_back() -> Spec:
+    return _spec(Growing, PIECES["split"], lambda n: n.T, B=2, c=3, T=12, d=5)
 
 
 @pytest.mark.slow
