@@ -225,27 +225,6 @@ def test_a_divisor_that_a_check_of_the_code_asks_for_is_inferred() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=75))
 
 
-def test_two_modules_that_fail_at_one_line_without_naming_a_size_get_a_divisor_each() -> None:
-    """Encoder and decoder of other widths: torch says "embed_dim must be divisible by num_heads" of both."""
-
-    class Attention(nn.Module):
-        def __init__(self, width: int, heads: int) -> None:
-            super().__init__()
-            self.of = nn.MultiheadAttention(width, heads, batch_first=True)
-
-        def forward(self, x: Tensor) -> Tensor:
-            y: Tensor = self.of(x[:, None], x[:, None], x[:, None], need_weights=False)[0]
-            return y[:, 0]
-
-    def build(n: Any) -> nn.Module:
-        return nn.Sequential(Attention(n.d, n.h), nn.Linear(n.d, n.e), Attention(n.e, n.g))
-
-    derivation = calc.derive(_spec(build, B=2, d=28, h=7, e=33, g=11), cache=False, optimizer="sgd")
-
-    assert {"Eq(Mod(d, h), 0)", "Eq(Mod(e, g), 0)"} <= {a.expr for a in derivation.assumptions}
-    assert not derivation.specialized
-
-
 def test_the_batch_divides_what_the_code_says_that_it_divides() -> None:
     """A queue of keys that whole batches replace, as of momentum contrast: no other divisor is tried, and nothing is specialized."""
 

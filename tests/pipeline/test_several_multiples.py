@@ -305,6 +305,29 @@ def test_a_peak_without_a_closed_form_is_no_reason_for_other_multiples() -> None
     assert [] == failures(calc.check(derivation, B=2, T=20, d=14, h=2))
 
 
+def test_two_modules_that_fail_at_one_line_without_naming_a_size_get_a_divisor_each() -> None:
+    """Encoder and decoder of other widths: torch says "embed_dim must be divisible by num_heads" of both."""
+
+    class Attention(nn.Module):
+        def __init__(self, width: int, heads: int) -> None:
+            super().__init__()
+            self.of = nn.MultiheadAttention(width, heads, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.of(x[:, None], x[:, None], x[:, None], need_weights=False)[0]
+            return y[:, 0]
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(Attention(n.d, n.h), nn.Linear(n.d, n.e), Attention(n.e, n.g))
+
+    dims = {"B": 2, "d": 28, "h": 7, "e": 33, "g": 11}
+    s = Spec("two attentions", dims, build, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(d, h), 0)", "Eq(Mod(e, g), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert not derivation.specialized
+
+
 class Windowed(nn.Module):
     """Windows of patches in pairs, of a mask or of the rows themselves, then heads: the length must be a multiple of a product of sizes and
     two, which only numbers say, and the width one of the heads."""
