@@ -79,20 +79,33 @@ class LoopIndices:
 
     def __init__(self, traces: Sequence[StepTrace]) -> None:
         self._cache: dict[str, str] = {}
+        self.looped: set[str] = set()
         children = [_children(trace) for trace in traces]
+        for level in range(1 + max(map(_level, children[0]), default=0)):
+            self.looped |= self._of_other_lengths([{p: c for p, c in each.items() if _level(p) == level} for each in children])
         self._places: dict[str, tuple[str, tuple[int, ...]]] = {}
         numbered = [_numbered_names(trace) for trace in traces]
         self._numbered = {names for names in numbered[0] if any(n.get(names) != numbered[0][names] for n in numbered)}
-        self.looped = {prefix for prefix in children[0] if any(c.get(prefix) != children[0][prefix] for c in children)}
+
+    def _of_other_lengths(self, children: Sequence[Mapping[str, frozenset[int]]]) -> set[str]:
+        """Containers, by their paths with ``*``, whose children differ between traces. Those of one such path count as one: where each layer
+        has a list with one child, at the number of that layer, the lists together grow."""
+        together: list[dict[str, frozenset[int]]] = []
+        for of_trace in children:
+            together.append({})
+            for prefix, numbers in of_trace.items():
+                path = self.general(prefix)
+                together[-1][path] = together[-1].get(path, frozenset()) | numbers
+        return {path for path, numbers in together[0].items() if any(each.get(path) != numbers for each in together)}
 
     def general(self, module_path: str) -> str:
         """``"h.0.mlp"`` → ``"h.*.mlp"`` where ``h`` is looped over."""
         path = self._cache.get(module_path)
         if path is None:
-            parts = module_path.split(".")
-            path = self._cache[module_path] = ".".join(
-                "*" if part.isdigit() and ".".join(parts[:i]) in self.looped else part for i, part in enumerate(parts)
-            )
+            parts: list[str] = []
+            for part in module_path.split("."):
+                parts.append("*" if part.isdigit() and ".".join(parts) in self.looped else part)
+            path = self._cache[module_path] = ".".join(parts)
         return path
 
     def place(self, module_path: str) -> tuple[str, tuple[int, ...]]:
@@ -114,7 +127,12 @@ class LoopIndices:
 
     def instances(self, trace: StepTrace) -> Mapping[str, int]:
         """Number of children of each looped container in ``trace``."""
-        return {prefix: len(c) for prefix, c in _children(trace).items() if prefix in self.looped}
+        return {prefix: len(c) for prefix, c in _children(trace).items() if self.general(prefix) in self.looped}
+
+
+def _level(prefix: str) -> int:
+    """The number of names in the path of a container; 0 for the model itself."""
+    return prefix.count(".") + 1 if prefix else 0
 
 
 def _split(part: str) -> tuple[str, int | None]:

@@ -108,32 +108,37 @@ class Attempts:
 
         graph = replace(graph, unknown=plan.spec.unknown)
         analysis = outcome_of(lambda: analysed(graph))
+        any_sizes = certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)
         if isinstance(analysis, Refusal):
-            return replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
+            judged = replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
+            return self._with_more_inferred(plan, graph, judged, any_sizes[0][-1])
         certified = graph
-        for number, any_of in enumerate(certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)):
+        for number, any_of in enumerate(any_sizes):
             probed = [] if number else self.certifier.probed_like(plan.spec, graph, any_of[0])
             outcome = self.certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
             if isinstance(outcome, Refusal):
                 judged = replace(self._judged(plan, certified, analysis, outcome.error), of_certificate=True)
-                return judged if number else self._with_more_inferred(plan, graph, analysis, judged, any_of[-1])
+                return judged if number else self._with_more_inferred(plan, graph, judged, any_of[-1])
             certified = outcome
             refusal = None if number else self._refuses(plan, certified, analysis)
             if refusal is not None:
                 return _at_attempt(refusal, plan.attempt, plan.failed)
         return certified, analysis
 
-    def _with_more_inferred(
-        self, plan: TracePlan, graph: Graph, analysis: Analysis, judged: Refusal, at: Mapping[str, int]
-    ) -> Refusal:
-        """``judged``, of the first certificate. Where peaks alone failed ``at`` its sizes, with what may be inferred about dimensions: the
-        next plan has that and more iterations."""
+    def _with_more_inferred(self, plan: TracePlan, graph: Graph, judged: Refusal, at: Mapping[str, int]) -> Refusal:
+        """``judged``, of the closed forms or of the first certificate, whose sizes are ``at``. Where peaks alone fail, with what may be
+        inferred about dimensions: the next plan has that and more iterations."""
+        from calc.derive.analysis import PEAKS
+
         error, shallow = judged.error, judged.evidence
         if not isinstance(error, CertificateError) or not isinstance(shallow, Shallow) or not is_of_peaks(error):
             return judged
-        certificates = (self.certifier.trace(plan.spec, graph, at),)
-        without_peaks = replace(graph, unknown={**graph.unknown, **error.failures}, certificates=certificates)
-        refusal = self._refuses(plan, without_peaks, replace(analysis, graph=without_peaks))
+        without_peaks = replace(graph, unknown={**graph.unknown, **dict.fromkeys(PEAKS, str(error)), **error.failures})
+        analysis = outcome_of(lambda: analysed(without_peaks))
+        if isinstance(analysis, Refusal) or not any(map(divisibility.is_about, graph.guards)):
+            return judged
+        certified = replace(without_peaks, certificates=(self.certifier.trace(plan.spec, graph, at),))
+        refusal = self._refuses(plan, certified, replace(analysis, graph=certified))
         return judged if refusal is None else _at_attempt(refusal, shallow.attempt, (*plan.failed, shallow.quantity))
 
     def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:

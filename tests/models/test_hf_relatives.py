@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import calc
 from calc.dimensions import Dim
+from calc.models.hf.source import source_of
 from calc.models.load import load
 from calc.spec import Sizes
 from tests.checks import failures
@@ -51,6 +53,23 @@ OPT = {
     "vocab_size": 97,
     "max_position_embeddings": 64,
 }
+
+
+def test_what_a_class_computes_from_its_sizes_follows_them_where_the_file_repeats_it() -> None:
+    """The widths of the attention and of the heads are 2 d, 2 d/h and 2 d/n here; the file states them, and the class has no parameter for
+    them. A depth that it has no parameter for either, and does not compute, stays."""
+    raw = json.loads((PUBLISHED / "zamba2-1.2b.json").read_text(encoding="utf-8"))
+    source = source_of("it", raw | {"extra_layers": 3})
+
+    assert {*raw} - {*source.raw, *_NO_FIELDS} == {
+        "attention_hidden_size", "attention_head_dim", "mamba_headdim", "kv_channels", "num_query_groups",
+    }  # fmt: skip
+    assert source.raw["extra_layers"] == 3
+    assert source.config({"hidden_size": 4096}).mamba_headdim == 2 * raw["mamba_headdim"]
+    assert source_of("it", raw | {"mamba_headdim": 32}).raw["mamba_headdim"] == 32
+
+
+_NO_FIELDS = ("architectures", "model_type", "transformers_version", "torch_dtype", "use_cache")
 
 
 @pytest.mark.parametrize("name", few(["bamba-9b", "dbrx", "gpt-j-6b", "mamba-codestral-7b"], 2))

@@ -78,6 +78,50 @@ class Alternating(nn.Module):
         return x
 
 
+class Adapted(nn.Module):
+    """A layer of its own, and one that all layers share, with an adapter for each of them."""
+
+    def __init__(self, shared: nn.Module, n: Any) -> None:
+        super().__init__()
+        self.shared, self.own = shared, nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor, number: int) -> Tensor:
+        return self.own(x + self.shared(x, number))
+
+
+class Shared(nn.Module):
+    """d -> f -> d, to whose middle the adapter of that number adds d -> r -> f."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(n.d, n.f), nn.Linear(n.f, n.d)
+        self.adapters = nn.ModuleList([nn.Sequential(nn.Linear(n.d, n.r), nn.Linear(n.r, n.f)) for _ in range(n.L)])
+
+    def forward(self, x: Tensor, number: int) -> Tensor:
+        return self.down(torch.relu(self.up(x) + self.adapters[number](x)))
+
+
+class WithAdapters(nn.Module):
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        shared = Shared(n)
+        self.layers = nn.ModuleList([Adapted(shared, n) for _ in range(n.L)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            x = layer(x, number)
+        return x
+
+
+class InChunks(WithAdapters):
+    """After them, attention within chunks of 4 positions, the last of which is padded."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.pad(super().forward(x), (0, 0, 0, (4 - x.shape[1] % 4) % 4))
+        chunks = y.reshape(y.shape[0], -1, 4, y.shape[2])
+        return (chunks @ chunks.transpose(-1, -2)).sum(2).flatten(1)[:, : x.shape[1]]
+
+
 def texts(result: Derivation) -> dict[str, Any]:
     return {name: (result[name].text, result[name].value) for name in result}
 
@@ -220,6 +264,39 @@ def test_what_fails_at_other_counts_alone_is_no_bound() -> None:
 
     assert dims["B"].at_most is None
     assert dims["T"].multiple_of == 2
+
+
+def test_lists_in_each_layer_that_grow_together_are_looped_over() -> None:
+    """The list in layer i has the child i alone, so none is longer in a deeper trace; that of all layers is, and the depth is a symbol."""
+    adapted = spec(
+        WithAdapters,
+        dims={"B": 2, "d": 3, "f": 7, "r": 5, "L": 11},
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        trip_counts=("L",),
+        may_specialize=(("L",),),
+    )
+
+    result = derived(adapted, optimizer="sgd")
+
+    assert not result.specialized
+    assert [] == failures(calc.check(result))
+
+
+def test_a_multiple_is_assumed_before_more_iterations_are_traced() -> None:
+    """Few iterations determine no peak, but what the length is a multiple of shows in everything else: nothing deep is traced twice."""
+    chunked = spec(
+        InChunks,
+        dims={"B": 2, "T": 20, "d": 3, "f": 7, "r": 5, "L": 11},
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+        trip_counts=("L",),
+        may_specialize=(("d",), ("T",), ("L",)),
+    )
+    lines: list[str] = []
+    result = calc.derive(chunked, cache=False, optimizer="sgd", progress=lines.append)
+
+    assert [lines.count(f"tracing the step with symbolic sizes at L = {depth}") for depth in (3, 4, 5, 6)] == [1, 1, 1, 1]
+    assert "assuming T to be a multiple of 4" in lines
+    assert not result.specialized
 
 
 class LooksBack(nn.Module):

@@ -310,14 +310,42 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
         )
     if config_class is None:
         raise ConfigError(f"{where}: model_type {clip(model_type)!r} is unknown to the installed transformers")
-    fields = {name: value for name, value in _stated(raw).items() if name not in ("architectures", "model_type", "transformers_version")}
-    return Source(where, fields, config_class, architecture, model_type if model_type in CONFIG_MAPPING else config_class.model_type)
+    stated = {name: value for name, value in _stated(raw).items() if name not in ("architectures", "model_type", "transformers_version")}
+    repeated = _computed(config_class, stated)
+    own = {name: value for name, value in stated.items() if name not in repeated}
+    return Source(where, own, config_class, architecture, model_type if model_type in CONFIG_MAPPING else config_class.model_type)
 
 
 def _stated(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the library's config class is given; a nested config with a dtype of its own would build its part in it."""
     fields = {name: value for name, value in raw.items() if name not in FIELDS.ignored}
     return {name: _stated(value) if isinstance(value, dict) else value for name, value in fields.items()}
+
+
+def _computed(config_class: Any, stated: Mapping[str, Any]) -> set[str]:
+    """Fields of the file that the class computes from its sizes, to the same value, and has no parameter for: stated as well, they would not
+    follow the sizes. Fields with a letter are not among these."""
+    lettered = {name for names in FIELDS.dimensions.values() for name in names}
+    own = {f.name for f in fields(config_class)}
+    extra = {name for name, value in stated.items() if isinstance(value, int | list) and name not in own | {*config_class.attribute_map} | lettered}
+    given = {name: value for name, value in stated.items() if name not in extra}
+    sizes = [name for name, value in given.items() if name in own and is_size(value)] if extra else []
+    try:
+        with quiet():
+            whole, computed = (config_class(**values).__dict__ for values in (stated, given))
+    except Exception:  # the class may raise any type: then it is unknown
+        return set()
+    same = {name: computed[name] for name in extra if name in computed and whole[name] == computed[name]}
+    return {name for name, value in same.items() if any(_changes(config_class, name, value, {**given, n: 2 * given[n]}) for n in sizes)}
+
+
+def _changes(config_class: Any, name: str, value: Any, fields: Mapping[str, Any]) -> bool:
+    """Whether a field that the class computes has another value than ``value`` with these."""
+    try:
+        with quiet():
+            return bool(config_class(**fields).__dict__[name] != value)
+    except Exception:  # the class may raise any type: then it is unknown
+        return False
 
 
 def _named_in_auto_map(raw: Mapping[str, Any], architecture: str) -> Any:
