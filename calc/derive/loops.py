@@ -88,7 +88,7 @@ class LoopIndices:
         self._numbered = {names for names in numbered[0] if any(n.get(names) != numbered[0][names] for n in numbered)}
 
     def _of_other_lengths(self, children: Sequence[Mapping[str, frozenset[int]]]) -> set[str]:
-        """Containers, by their paths with ``*``, whose children differ between traces. Those of one such path count as one: where each layer
+        """Containers, by their paths with ``*``, whose children differ between traces. Those of one such path are one: where each layer
         has a list with one child, at the number of that layer, the lists together grow."""
         together: list[dict[str, frozenset[int]]] = []
         for of_trace in children:

@@ -108,8 +108,8 @@ class WithAdapters(nn.Module):
         self.layers = nn.ModuleList([Adapted(shared, n) for _ in range(n.L)])
 
     def forward(self, x: Tensor) -> Tensor:
-        for number, layer in enumerate(self.layers):
-            x = layer(x, number)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, i)
         return x
 
 

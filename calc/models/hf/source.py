@@ -323,29 +323,27 @@ def _stated(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _computed(config_class: Any, stated: Mapping[str, Any]) -> set[str]:
-    """Fields of the file that the class computes from its sizes, to the same value, and has no parameter for: stated as well, they would not
+    """Fields of the file that the class has no parameter for and computes from its sizes, to the same value: stated as well, they would not
     follow the sizes. Fields with a letter are not among these."""
-    lettered = {name for names in FIELDS.dimensions.values() for name in names}
-    own = {f.name for f in fields(config_class)}
-    extra = {name for name, value in stated.items() if isinstance(value, int | list) and name not in own | {*config_class.attribute_map} | lettered}
-    given = {name: value for name, value in stated.items() if name not in extra}
-    sizes = [name for name, value in given.items() if name in own and is_size(value)] if extra else []
-    try:
-        with quiet():
-            whole, computed = (config_class(**values).__dict__ for values in (stated, given))
-    except Exception:  # the class may raise any type: then it is unknown
+    parameters = {f.name for f in fields(config_class)}
+    named = parameters | {*config_class.attribute_map} | {name for names in FIELDS.dimensions.values() for name in names}
+    extra = {name for name, value in stated.items() if isinstance(value, int | list) and name not in named}
+    if not extra:
         return set()
-    same = {name: computed[name] for name in extra if name in computed and whole[name] == computed[name]}
-    return {name for name, value in same.items() if any(_changes(config_class, name, value, {**given, n: 2 * given[n]}) for n in sizes)}
+    given = {name: value for name, value in stated.items() if name not in extra}
+    wider = [{**given, name: 2 * value} for name, value in given.items() if name in parameters and is_size(value)]
+    whole, computed, *others = (_fields_of(config_class, values) for values in (stated, given, *wider))
+    same = [name for name in extra if name in computed and whole.get(name) == computed[name]]
+    return {name for name in same if any(name in other and other[name] != computed[name] for other in others)}
 
 
-def _changes(config_class: Any, name: str, value: Any, fields: Mapping[str, Any]) -> bool:
-    """Whether a field that the class computes has another value than ``value`` with these."""
+def _fields_of(config_class: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of the class's config with these; none where it refuses them."""
     try:
         with quiet():
-            return bool(config_class(**fields).__dict__[name] != value)
-    except Exception:  # the class may raise any type: then it is unknown
-        return False
+            return dict(config_class(**stated).__dict__)
+    except Exception:  # the class may raise any type: then they are unknown
+        return {}
 
 
 def _named_in_auto_map(raw: Mapping[str, Any], architecture: str) -> Any:
