@@ -79,7 +79,7 @@ class ParameterWatch(TorchDispatchMode):
             if key not in self._parameters:
                 continue
             if name.startswith(_LOOKUPS) and key == _key(operands[0]) and operands[-1].dtype != torch.bool:
-                self._indexed |= "embedding" not in name or self._is_chosen(operands[-1])
+                self._indexed |= "embedding" not in name or any(map(self._is_chosen, operands[1:]))
                 self._tables[key] = self._tables.get(key, False) or any(_key(t) in self._ids for t in operands)
             if name.startswith(_OWN_MATRIX):
                 self._picked[key] = self._picked.get(key, 0) + operands[0].shape[0] * math.prod(tensor.shape[1:])

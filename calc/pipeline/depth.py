@@ -25,6 +25,7 @@ from calc.errors import (
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, TripCount, outcome_of
 from calc.graph.step import Graph, Guard
+from calc.graph.trip_counts import fewest
 from calc.options import Options
 from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier, analysed
@@ -62,8 +63,8 @@ class Attempts:
             return made
         begin = time.perf_counter()
         graph = self._graph(plan)
-        if isinstance(graph, Refusal):
-            return graph
+        if isinstance(graph, Refusal):  # traces are of this plan with as many iterations or fewer
+            return replace(graph, error=_of_iterations(plan, graph.error, lambda: bool(self._traces)))
         case = outcome_of(functools.partial(self._foresees, plan, graph))
         if isinstance(case, TracePlan):
             self.certifier.ahead.begin(case, graph, time.perf_counter() - begin)
@@ -117,13 +118,19 @@ class Attempts:
             probed = [] if number else self.certifier.probed_like(plan.spec, graph, any_of[0])
             outcome = self.certifier.with_one_certificate(plan.spec, certified, analysis, [*probed, *any_of])
             if isinstance(outcome, Refusal):
-                judged = replace(self._judged(plan, certified, analysis, outcome.error), of_certificate=True)
+                error = _of_iterations(plan, outcome.error, functools.partial(self._runs_with_fewer, plan.spec, graph, any_of[-1]))
+                judged = replace(self._judged(plan, certified, analysis, error), of_certificate=True)
                 return judged if number else self._with_more_inferred(plan, graph, judged, any_of[-1])
             certified = outcome
             refusal = None if number else self._refuses(plan, certified, analysis)
             if refusal is not None:
                 return _at_attempt(refusal, plan.attempt, plan.failed)
         return certified, analysis
+
+    def _runs_with_fewer(self, spec: Spec, graph: Graph, at: Mapping[str, int]) -> bool:
+        """Whether the step runs ``at`` these sizes with the fewest traced iterations."""
+        few = {name: fewest([trace.sizes for trace in graph.traces], name) for name in graph.loops}
+        return not isinstance(outcome_of(lambda: self.certifier.trace(spec, graph, {**at, **few})), Refusal)
 
     def _with_more_inferred(self, plan: TracePlan, graph: Graph, judged: Refusal, at: Mapping[str, int]) -> Refusal:
         """``judged``, of the closed forms or of the first certificate, whose sizes are ``at``. Where peaks alone fail, with what may be
@@ -137,7 +144,10 @@ class Attempts:
         analysis = outcome_of(lambda: analysed(without_peaks))
         if isinstance(analysis, Refusal) or not any(map(divisibility.is_about, graph.guards)):
             return judged
-        certified = replace(without_peaks, certificates=(self.certifier.trace(plan.spec, graph, at),))
+        trace = outcome_of(lambda: self.certifier.trace(plan.spec, graph, at))
+        if isinstance(trace, Refusal):
+            return judged
+        certified = replace(without_peaks, certificates=(trace,))
         refusal = self._refuses(plan, certified, replace(analysis, graph=certified))
         return judged if refusal is None else _at_attempt(refusal, shallow.attempt, (*plan.failed, shallow.quantity))
 
@@ -165,6 +175,17 @@ class Attempts:
         if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
         return Refusal(error, Shallow(error.quantity, attempt))
+
+
+def _of_iterations(plan: TracePlan, error: NapkinError, runs_with_fewer: Callable[[], bool]) -> NapkinError:
+    """``error`` of a trace; where the step runs at the same sizes with fewer iterations, that of the size which counts them: halved once more,
+    a picture has no pixel left. A length may have to be a multiple instead."""
+    counts = [name for name in plan.trip_counts if name in plan.spec.dims and name not in plan.spec.may_unroll]
+    if not counts or type(error) is not SizesError or not runs_with_fewer():
+        return error
+    where = plan.trip_counts[counts[-1]]
+    statement = f"{counts[-1]} is read as a number at {where}, and with more iterations the step fails at sizes where it runs with fewer"
+    return SpecializationError(counts[-1], where, _failure(plan.spec, statement, where))
 
 
 def _at_attempt(refusal: Refusal, attempt: int, failed: tuple[str, ...]) -> Refusal:

@@ -136,6 +136,30 @@ network(
     unmeasured=INDEXED,
 )
 
+
+class KeyedMemory(nn.Module):
+    """Adds the values of the K best keys of a row, weighted by their scores (Lample et al. 2019)."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.keys, self.values = nn.Linear(n.d, n.V), nn.EmbeddingBag(n.V, n.d, mode="sum")
+        self.most = n.K
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores, best = self.keys(x).topk(self.most, dim=-1)
+        y: Tensor = self.values(best, per_sample_weights=scores.softmax(-1))
+        return x + y
+
+
+network(
+    "values of the best keys",
+    {"B": 3, "d": 5, "V": 11, "K": 2},
+    KeyedMemory,
+    lambda n: (torch.rand(n.B, n.d),),
+    {"B": 7, "d": 13, "V": 17, "K": 3},
+    unmeasured=frozenset(("parameters.active", "parameters.non_embedding")),
+)
+
 # -- inputs, outputs, calls -------------------------------------------------------------------------------------------------------
 
 

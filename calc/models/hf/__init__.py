@@ -33,7 +33,7 @@ from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.pairs import pair_lists
 from calc.models.hf.positions import begins_after_padding, notes_on_padding, own_padding, padded_tables, positions
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
-from calc.models.hf.table import FIELDS, is_size
+from calc.models.hf.table import FIELDS
 from calc.models.hf.tasks import Task, task_of
 from calc.models.load import config_file
 from calc.spec import Sizes, Spec
@@ -43,6 +43,7 @@ _CHECKED_AT_FULL_WIDTH = 200_000_000
 # Most parameters of a reduced model, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
+_FEW_HEADS = 4
 # Most tokens of a trial run of which one is enough.
 _SHORT = 16
 # Most bytes of parameters and buffers in a trial run of the class.
@@ -220,8 +221,8 @@ _EQUAL = "the class multiplies the vectors of both towers"
 
 def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
     """Numbers of heads as multiples of a number of groups in the config, where the class runs with no others."""
-    own = getattr(config, layout.path) if layout.path else config
-    groups = {v for name, v in own.__dict__.items() if "group" in name and name not in FIELDS.groups_of_experts and is_size(v) and v > 1}
+    given = source.part(layout.path).given(getattr(config, layout.path)) if layout.path else source.given(config)
+    groups = {v for name, v in given.items() if "group" in name and name not in FIELDS.groups_of_experts and v > 1}
     heads = [name for name in dims if (name == "h" or name.endswith("_heads")) and not dims[name].tied and dims[name].multiple_of is None]
     sizes = _own_sizes(dims)
     if not groups or not heads or not sizes:
@@ -335,7 +336,7 @@ def _shallow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, 
 
 def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
     """``small`` with fewer experts and smaller sizes of the config's own, reduced one by one where the class builds with them, until at
-    most ``_CHECKED_NARROW`` parameters remain."""
+    most ``_CHECKED_NARROW`` parameters remain; with few heads of any kind."""
     try:
         sizes, reduced = resolve(dims, small), dict(small)
         parameters = _parameters(source, layout, sizes)
@@ -344,7 +345,8 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
     own = [name for name in dims if not (name in FIELDS.dimensions or name in ("B", "T", "S") or is_depth(name) or name in small)]
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
         unit = dims[name].multiple_of or 1
-        if parameters <= _CHECKED_NARROW or dims[name].tied:
+        heads_of_its_own = name.endswith("_heads")  # few parameters, but each head may have a state, or scores of all positions
+        if dims[name].tied or (parameters <= _CHECKED_NARROW and not heads_of_its_own):
             continue
         if isinstance(unit, str):
             if unit != f"{name[:-1]}h":  # else it is the width of another part of the model, split among its heads
@@ -352,7 +354,7 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
             heads = min(sizes[unit], 4)
             tried = reduced | {unit: heads, name: _HEAD_WIDTH * heads}
         else:
-            least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
+            least = 2 * sizes.get("e", 1) if name == "E" else _FEW_HEADS if heads_of_its_own else 2 * _HEAD_WIDTH
             tried = reduced | {name: min(sizes[name], reduced.get(name, sizes[name]), -(-least // unit) * unit)}
         with contextlib.suppress(Exception):  # the class may raise anything at sizes that it does not support
             parameters, reduced = _parameters(source, layout, resolve(dims, tried)), tried
