@@ -299,6 +299,30 @@ def test_a_multiple_is_assumed_before_more_iterations_are_traced() -> None:
     assert not result.specialized
 
 
+class Halving(nn.Module):
+    """L convolutions, each twice as wide as the one before and over half as many positions."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Conv1d(n.c * 2**i, n.c * 2 ** (i + 1), 3, padding=1) for i in range(n.L)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = nn.functional.max_pool1d(layer(x), 2)
+        return x
+
+
+def test_a_depth_at_which_nothing_is_left_to_halve_is_a_number_and_no_length_a_multiple() -> None:
+    """Three layers have no closed form in their number; with eight, 71 positions are too few, which says nothing of the positions."""
+    halved = spec(Halving, dims={"B": 2, "c": 2, "T": 71, "L": 3}, inputs=lambda n: (torch.randn(n.B, n.c, n.T),))
+    lines: list[str] = []
+    result = calc.derive(halved, cache=False, optimizer="sgd", progress=lines.append)
+
+    assert {*result.specialized} == {"L"}
+    assert [line for line in lines if line.startswith("assuming")] == []
+    assert [] == failures(calc.check(result, T=16))
+
+
 class LooksBack(nn.Module):
     """A recurrent layer over S tokens, and a cell that looks back at them at each of T."""
 
