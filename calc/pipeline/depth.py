@@ -178,7 +178,7 @@ class Attempts:
 
 
 def _of_iterations(plan: TracePlan, error: NapkinError, runs_with_fewer: Callable[[], bool]) -> NapkinError:
-    """``error`` of a trace; where the step runs at the same sizes with fewer iterations, that of the size which counts them: halved once more,
+    """``error`` of a trace; where the step runs at the same sizes with fewer iterations, that of the size that counts them: halved once more,
     a picture has no pixel left. A length may have to be a multiple instead."""
     counts = [name for name in plan.trip_counts if name in plan.spec.dims and name not in plan.spec.may_unroll]
     if not counts or type(error) is not SizesError or not runs_with_fewer():
