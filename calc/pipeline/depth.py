@@ -112,7 +112,7 @@ class Attempts:
         any_sizes = certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)
         if isinstance(analysis, Refusal):
             judged = replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
-            return self._with_more_inferred(plan, graph, judged, any_sizes[0][-1])
+            return judged if plan.failed else self._with_more_inferred(plan, graph, judged, any_sizes[0][-1])
         certified = graph
         for number, any_of in enumerate(any_sizes):
             probed = [] if number else self.certifier.probed_like(plan.spec, graph, any_of[0])
