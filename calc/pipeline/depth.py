@@ -25,7 +25,6 @@ from calc.errors import (
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, TripCount, outcome_of
 from calc.graph.step import Graph, Guard
-from calc.graph.trip_counts import fewest
 from calc.options import Options
 from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier, analysed
@@ -112,7 +111,7 @@ class Attempts:
         any_sizes = certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)
         if isinstance(analysis, Refusal):
             judged = replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
-            return judged if plan.failed else self._with_more_inferred(plan, graph, judged, any_sizes[0][-1])
+            return judged if plan.failed else self._with_more_inferred(plan, graph, judged, any_sizes[0][-1], None)
         certified = graph
         for number, any_of in enumerate(any_sizes):
             probed = [] if number else self.certifier.probed_like(plan.spec, graph, any_of[0])
@@ -120,7 +119,7 @@ class Attempts:
             if isinstance(outcome, Refusal):
                 error = _of_iterations(plan, outcome.error, functools.partial(self._runs_with_fewer, plan.spec, graph, any_of[-1]))
                 judged = replace(self._judged(plan, certified, analysis, error), of_certificate=True)
-                return judged if number else self._with_more_inferred(plan, graph, judged, any_of[-1])
+                return judged if number else self._with_more_inferred(plan, graph, judged, any_of[-1], analysis)
             certified = outcome
             refusal = None if number else self._refuses(plan, certified, analysis)
             if refusal is not None:
@@ -129,10 +128,12 @@ class Attempts:
 
     def _runs_with_fewer(self, spec: Spec, graph: Graph, at: Mapping[str, int]) -> bool:
         """Whether the step runs ``at`` these sizes with the fewest traced iterations."""
-        few = {name: fewest([trace.sizes for trace in graph.traces], name) for name in graph.loops}
+        few = {name: trip_counts.fewest([trace.sizes for trace in graph.traces], name) for name in graph.loops}
         return not isinstance(outcome_of(lambda: self.certifier.trace(spec, graph, {**at, **few})), Refusal)
 
-    def _with_more_inferred(self, plan: TracePlan, graph: Graph, judged: Refusal, at: Mapping[str, int]) -> Refusal:
+    def _with_more_inferred(
+        self, plan: TracePlan, graph: Graph, judged: Refusal, at: Mapping[str, int], analysis: Analysis | None
+    ) -> Refusal:
         """``judged``, of the closed forms or of the first certificate, whose sizes are ``at``. Where peaks alone fail, with what may be
         inferred about dimensions: the next plan has that and more iterations."""
         from calc.derive.analysis import PEAKS
@@ -140,15 +141,15 @@ class Attempts:
         error, shallow = judged.error, judged.evidence
         if not isinstance(error, CertificateError) or not isinstance(shallow, Shallow) or not is_of_peaks(error):
             return judged
-        without_peaks = replace(graph, unknown={**graph.unknown, **dict.fromkeys(PEAKS, str(error)), **error.failures})
-        analysis = outcome_of(lambda: analysed(without_peaks))
-        if isinstance(analysis, Refusal) or not any(map(divisibility.is_about, graph.guards)):
+        if not any(map(divisibility.is_about, graph.guards)):
             return judged
+        without_peaks = replace(graph, unknown={**graph.unknown, **dict.fromkeys(PEAKS, str(error)), **error.failures})
         trace = outcome_of(lambda: self.certifier.trace(plan.spec, graph, at))
-        if isinstance(trace, Refusal):
+        others = outcome_of(lambda: analysis or analysed(without_peaks))
+        if isinstance(trace, Refusal) or isinstance(others, Refusal):
             return judged
         certified = replace(without_peaks, certificates=(trace,))
-        refusal = self._refuses(plan, certified, replace(analysis, graph=certified))
+        refusal = self._refuses(plan, certified, replace(others, graph=certified))
         return judged if refusal is None else _at_attempt(refusal, shallow.attempt, (*plan.failed, shallow.quantity))
 
     def _judged(self, plan: TracePlan, graph: Graph, analysis: Analysis | None, raised: NapkinError) -> Refusal:
@@ -178,7 +179,7 @@ class Attempts:
 
 
 def _of_iterations(plan: TracePlan, error: NapkinError, runs_with_fewer: Callable[[], bool]) -> NapkinError:
-    """``error`` of a trace; where the step runs at the same sizes with fewer iterations, that of the size that counts them: halved once more,
+    """``error`` of a trace; where the step runs at the same sizes with fewer iterations, that of their number: halved once more,
     a picture has no pixel left. A length may have to be a multiple instead."""
     counts = [name for name in plan.trip_counts if name in plan.spec.dims and name not in plan.spec.may_unroll]
     if not counts or type(error) is not SizesError or not runs_with_fewer():
