@@ -9,7 +9,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
+from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, shortened, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
 from calc.trace.source_lines import is_foreign, raising_line, raising_lines
@@ -85,10 +85,7 @@ def _first_words(error: BaseException) -> str:
     lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
     first = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
     mismatch = next((line for line in lines[1:] if "mismatch" in line and line not in first), "")
-    return f"{first[:_MOST]} {mismatch[:_MOST]}".rstrip()
-
-
-_MOST = 200  # characters
+    return f"{shortened(first)} {shortened(mismatch)}".rstrip()
 
 
 def _napkin_error(error: BaseException | None) -> NapkinError | None:
