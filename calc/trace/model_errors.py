@@ -67,8 +67,10 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         message = "; ".join((first, *remainders))
         advice = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
-        statement, advised = f"raised {type(error).__name__} at {where}: {first}", "; ".join(filter(None, (advice, untried())))
-        raised = kind(Failure(statement, f"{spec.name} ", remainders, advised, str(where), where.then(first)))
+        shown, advised = where.before_message, "; ".join(filter(None, (advice, untried())))
+        raised = kind(
+            Failure(f"raised {type(error).__name__} at {shown}: {first}", f"{spec.name} ", remainders, advised, shown, where.then(first))
+        )
         raised.said, raised.equation = message, env.last_equation(lines) if env is not None else ""
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
