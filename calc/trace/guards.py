@@ -246,13 +246,13 @@ def _is_lower_bound(text: str, name: str) -> bool:
 
 
 def _rounded_sizes(guards: Sequence[Guard]) -> dict[Expression, int]:
-    """The rounded sizes that guards compare with numbers alone, such as ``floor(T/8)`` in ``floor(T/8) > 1``, each with its least value at
-    which all of these guards hold."""
+    """The rounded sizes that guards bound from below, such as ``floor(T/8)`` in ``floor(T/8) > 1``, each with its least value at which all
+    guards hold that are about it alone."""
     own: dict[Expression, list[Guard]] = {}
     for guard in (part for c in guards if not c.opaque for part in _parts(c)):
         for size in {node for node in walk(parse(guard.expr)) if _is_rounded(node)}:
             text = _with_names(guard.expr, {size: _ROUNDED})
-            if ordered_names(text) == (_ROUNDED,):
+            if not any(map(_is_rounded, walk(parse(text)))):
                 own.setdefault(size, []).append(replace(guard, expr=text))
     least = {size: _least_rounded(guards_of_size) for size, guards_of_size in own.items()}
     return {size: bound for size, bound in least.items() if bound is not None}
@@ -287,15 +287,17 @@ def _is_rounded(node: Expression) -> bool:
 def _least_rounded(guards: Sequence[Guard]) -> int | None:
     """The least value of a rounded size at which these guards hold; None where none of them bounds it from below. Unlike a dimension, it
     may be 0 or less, so that ``floor(T/8) != 0`` is no bound."""
-    first = max(map(_stated_bound, guards))
+    alone = [c for c in guards if ordered_names(c.expr) == (_ROUNDED,)]
+    first = max((_stated_bound(c, _LARGEST_LEAST if c in alone else 1) for c in guards), default=0)
     from_first = range(first, first + _LARGEST_LEAST)
-    return next((n for n in from_first if all(c.holds_at({_ROUNDED: n}) for c in guards)), first) if first else None
+    return next((n for n in from_first if all(c.holds_at({_ROUNDED: n}) for c in alone)), first) if first else None
 
 
-def _stated_bound(guard: Guard) -> int:
-    """The largest number below which the guard fails at every value of its name: 2 for ``n > 1``, 1 for ``Max(1, n) == n``; 0 for none."""
+def _stated_bound(guard: Guard, most: int) -> int:
+    """The largest number up to ``most`` below which the guard fails at every value of the rounded size, whatever the other sizes: 2 for
+    ``n > 1``, 1 for ``Max(1, B*n) == B*n``; 0 for none."""
     expr = parse(guard.expr)
-    for bound in range(_LARGEST_LEAST, 0, -1):
+    for bound in range(most, 0, -1):
         below = substitute(expr, {_ROUNDED: Sum((Number(bound), Negative(Name(_LESS))))})
         if holds_from(as_text(below), not guard.outcome, {}):
             return bound
