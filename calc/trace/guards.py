@@ -246,8 +246,8 @@ def _is_lower_bound(text: str, name: str) -> bool:
 
 
 def _rounded_sizes(guards: Sequence[Guard]) -> dict[Expression, int]:
-    """The rounded sizes that guards bound from below, such as ``floor(T/8)`` in ``floor(T/8) > 1``, each with its least value at which all
-    guards hold that are about it alone."""
+    """The rounded sizes of which guards give a lower bound, such as ``floor(T/8)`` in ``floor(T/8) > 1``, each with its least value at
+    which all guards hold that are about it alone."""
     own: dict[Expression, list[Guard]] = {}
     for guard in (part for c in guards if not c.opaque for part in _parts(c)):
         for size in {node for node in walk(parse(guard.expr)) if _is_rounded(node)}:
@@ -285,7 +285,7 @@ def _is_rounded(node: Expression) -> bool:
 
 
 def _least_rounded(guards: Sequence[Guard]) -> int | None:
-    """The least value of a rounded size at which these guards hold; None where none of them bounds it from below. Unlike a dimension, it
+    """The least value of a rounded size at which these guards hold; None where none of them gives a lower bound. Unlike a dimension, it
     may be 0 or less, so that ``floor(T/8) != 0`` is no bound."""
     alone = [c for c in guards if ordered_names(c.expr) == (_ROUNDED,)]
     first = max((_stated_bound(c, _LARGEST_LEAST if c in alone else 1) for c in guards), default=0)
