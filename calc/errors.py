@@ -81,8 +81,16 @@ def one_of(names: Iterable[str]) -> str:
 
 def words_of(error: BaseException) -> str:
     """The type of an error and the first line of what it says."""
-    name, text = type(error).__name__, text_of(error).partition("\n")[0]
-    return f"{name}: {text[:200]}" if text else name
+    name, text = type(error).__name__, shortened(text_of(error).partition("\n")[0])
+    return f"{name}: {text}" if text else name
+
+
+_LONGEST = 200  # characters
+
+
+def shortened(text: str) -> str:
+    """The text, cut to 200 characters with an ellipsis where it is longer."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
 
 
 class BadInputError(NapkinError):

@@ -43,7 +43,7 @@ _MOST_PLACES = 12
 _LEAST_SCALE = 1e-3
 _DRAWS = frozenset(
     """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial exponential_
-    poisson native_dropout""".split()  # noqa: SIM905  # names of operators
+    poisson _sample_dirichlet _standard_gamma native_dropout""".split()  # noqa: SIM905  # names of operators
 )
 
 

@@ -68,7 +68,8 @@ FREE = names(
     " new_ones full full_like new_full fill scalar_tensor arange linspace eye tril_indices triu_indices"
     " hann_window hamming_window blackman_window"
     " rand rand_like randn randn_like randint randint_like randperm bernoulli uniform normal random exponential log_normal"
-    " geometric cauchy multinomial poisson _efficientzerotensor"
+    " geometric cauchy multinomial poisson _sample_dirichlet _standard_gamma"
+    " _efficientzerotensor"
     # Matrix multiplications: all their arithmetic is matmul FLOPs.
     " mm bmm mv dot vdot _grouped_mm"
 )

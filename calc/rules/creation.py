@@ -57,6 +57,12 @@ free(
     because="draws random numbers by the probabilities or means that it reads, which is counted as 0",
     moves=True,
 )
+free(
+    "aten._sample_dirichlet.default",
+    "aten._standard_gamma.default",
+    because="draws random numbers by the concentrations that it reads, which is counted as 0",
+    moves=True,
+)
 
 
 @rule(

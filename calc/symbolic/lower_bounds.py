@@ -19,7 +19,20 @@ from sympy.polys.rings import PolyRing
 
 from calc.errors import NapkinError
 from calc.symbolic.evaluation import Arithmetic, ByName
-from calc.symbolic.expression import Compare, Expression, FloorQuotient, FunctionCall, Number, Power, Quotient, Remainder, names
+from calc.symbolic.expression import (
+    And,
+    Compare,
+    Expression,
+    FloorQuotient,
+    FunctionCall,
+    Not,
+    Number,
+    Or,
+    Power,
+    Quotient,
+    Remainder,
+    names,
+)
 from calc.symbolic.parser import parse
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -27,11 +40,24 @@ _Poly = Any  # a polynomial of SymPy's rings, which has no types
 
 
 def holds_from(text: str, outcome: bool, least: Mapping[str, int]) -> bool:
-    """Whether the comparison is proved to have this ``outcome`` at all sizes of at least ``least``, 1 where it has none. False where there
-    is no such proof: it may hold all the same."""
-    expr = parse(text)
-    if not isinstance(expr, Compare):
-        return False
+    """Whether the guard is proved to have this ``outcome`` at all sizes of at least ``least``, 1 where it has none. False where there is no
+    such proof: it may hold all the same."""
+    return _has_outcome(parse(text), outcome, least)
+
+
+def _has_outcome(expr: Expression, outcome: bool, least: Mapping[str, int]) -> bool:
+    match expr:
+        case Not(body):
+            return _has_outcome(body, not outcome, least)
+        case And(parts) | Or(parts):
+            proved = (_has_outcome(part, outcome, least) for part in parts)
+            return all(proved) if outcome == isinstance(expr, And) else any(proved)
+        case Compare():
+            return _compares(expr, outcome, least)
+    return False
+
+
+def _compares(expr: Compare, outcome: bool, least: Mapping[str, int]) -> bool:
     try:
         arithmetic = _FromLeast(names(expr), least)
         return arithmetic.proves(

@@ -17,17 +17,21 @@ from calc.graph.step import Op, Tensor
 from calc.symbolic.evaluation import Arithmetic, ByName
 from calc.symbolic.exact import DOUBLES, evaluate_text
 from calc.symbolic.expression import (
+    And,
     Compare,
     Expression,
     FloorQuotient,
     FunctionCall,
     Name,
     Negative,
+    Not,
     Number,
+    Or,
     Power,
     Product,
     Quotient,
     Remainder,
+    Sum,
     rewritten,
     substitute,
     walk,
@@ -213,7 +217,9 @@ def branches(
     branching = [c for c in differing if not _has_every_trip_count(c, guards_by_run, plan.trip_counts)]
     because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"
     bounds = {name: _lower_bound(name, [*guards, *of_zeros]) for name in basis.symbols if name not in basis.hidden}
-    return [Assumption(_in_dimensions(c, basis), because.format(c.where), BRANCH) for c in _without_implied(branching, bounds)]
+    rounded = _rounded_sizes([*guards, *of_zeros])
+    listed = _without_implied(branching, bounds, rounded)
+    return [Assumption(_in_dimensions(c, basis), because.format(c.where), BRANCH) for c in listed]
 
 
 _LEAST_LISTED = 2  # what differs at a size of 1 only is no branch of the model
@@ -239,13 +245,77 @@ def _is_lower_bound(text: str, name: str) -> bool:
     return False
 
 
-def _without_implied(branching: Sequence[Guard], bounds: Mapping[str, tuple[int, str]]) -> list[Guard]:
-    """``branching`` with each lower bound in place of the first guard that follows from it, and without the others that do."""
+def _rounded_sizes(guards: Sequence[Guard]) -> dict[Expression, int]:
+    """The rounded sizes of which guards give a lower bound, such as ``floor(T/8)`` in ``floor(T/8) > 1``, each with its least value at
+    which all guards hold that are about it alone."""
+    own: dict[Expression, list[Guard]] = {}
+    for guard in (part for c in guards if not c.opaque for part in _parts(c)):
+        for size in {node for node in walk(parse(guard.expr)) if _is_rounded(node)}:
+            text = _with_names(guard.expr, {size: _ROUNDED})
+            if not any(map(_is_rounded, walk(parse(text)))):
+                own.setdefault(size, []).append(replace(guard, expr=text))
+    least = {size: _least_rounded(guards_of_size) for size, guards_of_size in own.items()}
+    return {size: bound for size, bound in least.items() if bound is not None}
+
+
+_ROUNDED, _LESS = "_rounded", "_less"
+
+
+def _parts(guard: Guard) -> Iterator[Guard]:
+    """The guards that all hold where this one does: the parts of ``a and b``."""
+    match parse(guard.expr), guard.outcome:
+        case Not(body), outcome:
+            yield from _parts(replace(guard, expr=as_text(body), outcome=not outcome))
+        case (And(parts), True) | (Or(parts), False):
+            for part in parts:
+                yield from _parts(replace(guard, expr=as_text(part)))
+        case _:
+            yield guard
+
+
+def _with_names(text: str, sizes: Mapping[Expression, str]) -> str:
+    """A guard with names in place of sizes; as it is without any of these sizes."""
+    expr = parse(text)
+    new = rewritten(expr, lambda node: Name(sizes[node]) if node in sizes else None)
+    return text if new is expr else as_text(new)
+
+
+def _is_rounded(node: Expression) -> bool:
+    return isinstance(node, FloorQuotient) or (isinstance(node, FunctionCall) and node.function == "floor")
+
+
+def _least_rounded(guards: Sequence[Guard]) -> int | None:
+    """The least value of a rounded size at which these guards hold; None where none of them gives a lower bound. Unlike a dimension, it
+    may be 0 or less, so that ``floor(T/8) != 0`` is no bound."""
+    alone = [c for c in guards if ordered_names(c.expr) == (_ROUNDED,)]
+    first = max((_stated_bound(c, _LARGEST_LEAST if c in alone else 1) for c in guards), default=0)
+    from_first = range(first, first + _LARGEST_LEAST)
+    return next((n for n in from_first if all(c.holds_at({_ROUNDED: n}) for c in alone)), first) if first else None
+
+
+def _stated_bound(guard: Guard, most: int) -> int:
+    """The largest number up to ``most`` below which the guard fails at every value of the rounded size, whatever the other sizes: 2 for
+    ``n > 1``, 1 for ``Max(1, B*n) == B*n``; 0 for none."""
+    expr = parse(guard.expr)
+    for bound in range(most, 0, -1):
+        below = substitute(expr, {_ROUNDED: Sum((Number(bound), Negative(Name(_LESS))))})
+        if holds_from(as_text(below), not guard.outcome, {}):
+            return bound
+    return 0
+
+
+def _without_implied(branching: Sequence[Guard], bounds: Mapping[str, tuple[int, str]], rounded: Mapping[Expression, int]) -> list[Guard]:
+    """``branching`` with each lower bound in place of the first guard that follows from it, and without the others that do. A rounded size
+    with a least value in ``rounded`` counts as a size of its own."""
+    named = {size: f"{_ROUNDED}{place}" for place, size in enumerate(rounded)}
+    of_names = {name: size for size, name in named.items()}
+    bounds = {**bounds, **{named[size]: (least, f"{as_text(size)} >= {least}") for size, least in rounded.items()}}
     least = {name: bound for name, (bound, _) in bounds.items()}
     listed: dict[str, Guard] = {}
     for guard in branching:
-        names = [name for name in ordered_names(guard.expr) if least.get(name, 1) > _LEAST_LISTED]
-        implied = not guard.opaque and holds_from(guard.expr, guard.outcome, least)
+        text = _with_names(guard.expr, named)
+        names = [name for name in ordered_names(text) if least.get(name, 1) > _LEAST_LISTED or name in of_names]
+        implied = not guard.opaque and holds_from(text, guard.outcome, least)
         followed = [replace(guard, expr=bounds[name][1], outcome=True) for name in names] if implied else [guard]
         for one in followed:
             listed.setdefault(one.expr, one)
@@ -264,7 +334,8 @@ def _in_dimensions(guard: Guard, basis: Basis) -> str:
     """The guard as a true statement, with quotients that are no dimension written as expressions: ``k/2 <= 256``. ``2*(k/2)``, a size that
     the trace split, is ``k``: the trace lists that 2 divides it."""
     expr, hidden = parse(guard.expr), {name: parse(quotient) for name, quotient in basis.hidden.items()}
-    text = as_text(rewritten(substitute(expr, hidden), _joined)) if hidden.keys() & {*ordered_names(guard.expr)} else guard.expr
+    changed = hidden.keys() & {*ordered_names(guard.expr)} or any(map(_is_rounded, walk(expr)))
+    text = as_text(rewritten(substitute(expr, hidden), _joined)) if changed else guard.expr
     return text if guard.outcome else f"not ({text})"
 
 

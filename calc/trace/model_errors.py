@@ -9,7 +9,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, text_of
+from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, shortened, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
 from calc.trace.source_lines import is_foreign, raising_line, raising_lines
@@ -67,8 +67,10 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         message = "; ".join((first, *remainders))
         advice = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
-        statement, advised = f"raised {type(error).__name__} at {where}: {first}", "; ".join(filter(None, (advice, untried())))
-        raised = kind(Failure(statement, f"{spec.name} ", remainders, advised, str(where), where.then(first)))
+        shown, advised = where.before_message, "; ".join(filter(None, (advice, untried())))
+        raised = kind(
+            Failure(f"raised {type(error).__name__} at {shown}: {first}", f"{spec.name} ", remainders, advised, shown, where.then(first))
+        )
         raised.said, raised.equation = message, env.last_equation(lines) if env is not None else ""
         raise raised.of_causes(env.last_compared(lines) if env is not None else ()) from None
 
@@ -85,10 +87,7 @@ def _first_words(error: BaseException) -> str:
     lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
     first = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
     mismatch = next((line for line in lines[1:] if "mismatch" in line and line not in first), "")
-    return f"{first[:_MOST]} {mismatch[:_MOST]}".rstrip()
-
-
-_MOST = 200  # characters
+    return f"{shortened(first)} {shortened(mismatch)}".rstrip()
 
 
 def _napkin_error(error: BaseException | None) -> NapkinError | None:

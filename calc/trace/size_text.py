@@ -130,13 +130,20 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
-    """The quotient if it is a polynomial with integer coefficients, such as s where a view splits s**2 into s and the rest; else None."""
+    """The quotient if it is a polynomial with integer coefficients, such as s where a view splits s**2 into s and the rest; else None. A
+    rounded size, such as the T // 8 tokens that a layer keeps, may be the s."""
     if not denominator.free_symbols <= numerator.free_symbols or not numerator.free_symbols:
         return None
-    quotient = sp.cancel(numerator / denominator)
-    symbols = sorted(numerator.free_symbols, key=str)
+    named = {call: sp.Dummy(integer=True) for call in _outermost(numerator) | _outermost(denominator)}
+    quotient = sp.cancel(numerator.xreplace(named) / denominator.xreplace(named))
+    symbols = sorted(numerator.free_symbols | {*named.values()}, key=str)
     whole = quotient.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(quotient, *symbols).coeffs())
-    return quotient if whole else None
+    return quotient.xreplace({name: call for call, name in named.items()}) if whole else None
+
+
+def _outermost(e: Any) -> set[Any]:
+    """The floor quotients in ``e`` that are in no other one."""
+    return {e} if isinstance(e, FloorDiv) else {call for part in e.args for call in _outermost(part)}
 
 
 def _atomic(text: str) -> bool:

@@ -33,6 +33,12 @@ class SourceLine(NamedTuple):
     def __str__(self) -> str:
         return f"{self.place}: {self.source}" if self.place else self.source
 
+    @property
+    def before_message(self) -> str:
+        """The line in front of a message; without its source where that is only the head of a call that raises it."""
+        only_head = self.source.startswith("raise ") and self.source.endswith("(")
+        return self.place if self.place and only_head else str(self)
+
     def then(self, message: str) -> str:
         """The source and what it raised."""
         return f"{self.source}: {message}" if self.place else message

@@ -411,6 +411,10 @@ def test_an_unknown_model_type_is_built_by_the_library_s_class_if_auto_map_has_t
 
 
 JAMBA = {"model_type": "jamba", "architectures": ["JambaForCausalLM"], "max_position_embeddings": 97, "mamba_d_state": 5}
+SWIN = {
+    "model_type": "swin", "architectures": ["SwinForImageClassification"], "image_size": 56, "window_size": 7, "embed_dim": 12,
+    "depths": [1, 1], "num_heads": [1, 2], "hidden_size": 24,
+}  # fmt: skip
 QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 8, "moe_intermediate_size": 20}
 
 
@@ -422,8 +426,16 @@ QWEN3_MOE = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"]
         (LLAMA | QWEN3_MOE | {"mlp_only_layers": [0, 1, 2]}, {"E", "e", "moe_intermediate_size"}, "num_experts, moe_intermediate_size"),
         (LLAMA | JAMBA, {"C"}, "max_position_embeddings"),
         (LLAMA | QWEN3_MOE | {"mlp_only_layers": [0]}, set(), ""),
+        (SWIN, {"d"}, "hidden_size"),
     ],
-    ids=["experts in every layer", "a field that the class does not know", "no layer with experts", "no positions", "both kinds of layers"],
+    ids=[
+        "experts in every layer",
+        "a field that the class does not know",
+        "no layer with experts",
+        "no positions",
+        "both kinds of layers",
+        "a width that the class computes itself",
+    ],
 )
 def test_a_size_that_no_module_is_built_with_is_no_dimension(config: dict[str, Any], unused: set[str], stated: str, tmp_path: Path) -> None:
     """It would be a symbol that is in no closed form, and alignment of experts that there are not would limit other sizes."""

@@ -31,6 +31,17 @@ def test_the_depth_follows_the_pattern_of_the_layers(tmp_path: Path) -> None:
         spec.sizes({"L": 5})
 
 
+def test_the_number_that_a_layer_has_of_itself_does_not_fix_the_depth(tmp_path: Path) -> None:
+    """BLIP's layers of text are alike but for their ``layer_num``."""
+    width = {"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 37}
+    text = width | {"vocab_size": 53, "encoder_hidden_size": 24, "num_hidden_layers": 4, "bos_token_id": 1, "sep_token_id": 3}
+    vision = width | {"image_size": 32, "patch_size": 16, "num_hidden_layers": 2}
+    architecture = {"model_type": "blip", "architectures": ["BlipForConditionalGeneration"]}
+    spec = spec_of(tmp_path, architecture | {"text_config": text, "vision_config": vision})
+
+    assert spec.dimensions["L"] == Dim(4)
+
+
 def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
     """Its spec has no L and says why; the depth is the config's."""
     kinds = ["sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"]

@@ -150,6 +150,7 @@ add("normal.Tensor_float", lambda: call(r(3, 5), 1.0))
 add("bernoulli.default", lambda: call(torch.rand(3, 5)))
 add("bernoulli.p", lambda: call(r(3, 5), 0.25))
 add("poisson.default", lambda: call(r(3, 5)))
+add("_sample_dirichlet.default _standard_gamma.default", lambda: call(r(3, 5)))
 add("multinomial.default", lambda: call(r(3, 5), 2))
 add("randint_like.default", lambda: call(r(3, 5), 7))
 

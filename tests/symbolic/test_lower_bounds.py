@@ -26,6 +26,9 @@ FROM_3 = {
     "Max(2*B, B*(-1 + T)) == B*(-1 + T)": True,
     "8*d + 64*h == (-1 + T)*(8*d + 64*h)": False,
     "T/3 >= 1": True,
+    "T >= 3 and B*(T - 2) >= B": True,
+    "d == -1 or T >= 3": True,
+    "not (T < 3 or B*d == 0)": True,
 }
 
 

@@ -331,3 +331,27 @@ def test_a_branch_that_does_not_follow_is_listed_as_the_step_has_it() -> None:
     derivation = calc.derive(function(of, dims={"B": 19, "d": 7}), optimizer="sgd", cache=False)
     listed = [a.expr for a in derivation.assumptions if "the step branches on it" in a.because]
     assert listed == ["B > 4", "d < 1000", "B > (-900 + d)"]
+
+
+def listed_branches(of: Branch) -> list[str]:
+    """The assumptions of a function of (B, T, d) about sizes on which the step branches."""
+    sequences = function(of, dims={"B": 3, "d": 5, "T": 67}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
+    return [a.expr for a in calc.derive(sequences, optimizer="sgd", cache=False).assumptions if "the step branches on it" in a.because]
+
+
+def test_branches_that_follow_from_a_rounded_size_are_listed_as_its_least_value() -> None:
+    """A layer that keeps an eighth of the tokens, at least one: torch compares T // 8 with 1 in every product, and the layer does so."""
+
+    def of(x: Tensor) -> Tensor:
+        shorter = (x[:, : max(1, x.shape[1] // 8)] * 2).transpose(0, 1).contiguous()
+        return shorter.softmax(0).expand(*shorter.shape)
+
+    assert listed_branches(of) == ["floor(T/8) >= 2"]
+
+
+def test_a_branch_on_a_rounded_size_that_does_not_follow_from_its_least_value_is_listed_too() -> None:
+    def of(x: Tensor) -> Tensor:
+        rounded = x.shape[1] // 8
+        return -x if rounded > 4 and rounded < 900 and rounded > x.shape[2] - 800 else x
+
+    assert listed_branches(of) == ["floor(T/8) >= 5", "floor(T/8) < 900", "floor(T/8) > -800 + d"]

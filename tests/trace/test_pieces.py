@@ -139,3 +139,14 @@ def test_a_width_is_written_alike_whether_or_not_a_stride_must_not_be_zero() -> 
 
     assert "2*k" == size_text(width, names) == size_text(Max(1, width), names)
     assert "g*r*(2*k)" == size_text(Max(1, g * r * width), names)
+
+
+def test_a_quotient_of_a_rounded_size_that_is_whole_is_written_as_one() -> None:
+    """Relative positions are shifted by viewing t rows of 2t as 2t rows of t, where t is a quarter of the sequence."""
+    T, B = sympy.symbols("T B", positive=True, integer=True)
+    rounded = FloorDiv(T - 3, 4)
+    names = {T: "T", B: "B"}
+
+    assert "floor(((-3 + T))/(4))" == size_text(FloorDiv(rounded**2, rounded, evaluate=False), names)
+    assert "B*(floor(((-3 + T))/(4)))" == size_text(FloorDiv(3 * B * rounded**3, 3 * rounded**2, evaluate=False), names)
+    assert "floor(((floor(((-3 + T))/(4)))**2)/(T))" == size_text(FloorDiv(rounded**2, T, evaluate=False), names)

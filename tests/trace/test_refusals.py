@@ -476,3 +476,23 @@ def test_an_fp8_matmul_that_no_cpu_runs_is_refused(of: Callable[[Tensor], Tensor
     assert isinstance(error, TraceError)
     assert_names_line(error, of, offset=2)
     assert says in str(error)
+
+
+def test_the_head_of_a_call_that_raises_is_named_by_its_place() -> None:
+    def of(x: Tensor) -> Tensor:
+        raise ValueError(
+            f"expected 3 channels, got {2 + 2}",
+        )
+
+    line = of.__code__.co_firstlineno + 1
+    assert f"raised ValueError at test_refusals.py:{line}: expected 3 channels, got 4" in str(refusal(function(of)))
+
+
+def test_a_long_message_of_the_model_ends_in_an_ellipsis_where_it_is_cut() -> None:
+    """Two hundred characters of it stand in the refusal, the ellipsis among them."""
+    sevens = "7" * 300
+
+    def of(x: Tensor) -> Tensor:
+        raise ValueError(sevens)
+
+    assert re.findall("7{9,}.", str(refusal(function(of)))) == ["7" * 199 + "…"]

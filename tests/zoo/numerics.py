@@ -92,6 +92,8 @@ operators(
         lambda w: torch.normal(w, 1.0),
         torch.bernoulli,
         torch.poisson,
+        lambda w: torch._standard_gamma(w.t()).view(-1),
+        torch._sample_dirichlet,
         lambda w: w[:, :2] * torch.multinomial(w, 2),
         lambda w: torch.randint_like(w, 7),
         lambda w: torch.bernoulli(w, 0.25),

@@ -18,7 +18,7 @@ from calc.spec import Sizes
 
 # Letters of what a model may do without: each is the size of a weight. The model itself may state them as settings without use.
 _SHAPES_ONLY = ("f", "E")
-_MAY_LACK_EFFECT = (*_SHAPES_ONLY, "C")
+_MAY_LACK_EFFECT = (*_SHAPES_ONLY, "C", "d")
 
 
 def without_effect(source: Source, layout: ConfigLayout, config: Any) -> frozenset[str]:

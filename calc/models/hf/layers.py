@@ -175,6 +175,6 @@ def kind_of(layer: Any) -> Hashable:
         (name, attribute, value)
         for name, part in layer.named_modules()
         for attribute, value in sorted(vars(part).items())
-        if isinstance(value, str | bool | int | None) and not attribute.endswith(("idx", "index", "layer_id", "layer_number"))
+        if isinstance(value, str | bool | int | None) and not attribute.endswith(("idx", "index", "layer_id", "layer_num", "layer_number"))
     )
     return (tuple(type(part).__name__ for part in layer.modules()), shapes, switches)

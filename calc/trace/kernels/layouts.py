@@ -38,6 +38,7 @@ _PLAIN = frozenset(
         aten.isin.Tensor_Tensor,
         aten.isin.Tensor_Scalar,
         aten.poisson.default,
+        aten._standard_gamma.default,
         aten.baddbmm.default,
     }
 )

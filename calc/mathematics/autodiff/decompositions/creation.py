@@ -113,7 +113,7 @@ def drawn(call: OperatorCall, output: int = 0) -> NodeView:
 
 @decomposition(
     *("rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_functional"),
-    *("bernoulli", "uniform", "multinomial", "exponential", "poisson"),
+    *("bernoulli", "uniform", "multinomial", "exponential", "poisson", "_sample_dirichlet", "_standard_gamma"),
 )
 def random(call: OperatorCall) -> NodeView:
     return drawn(call)
