@@ -122,7 +122,9 @@ def _fraction(number: Fraction) -> str:
 def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
     is_ = shown(value)
     unit = "bytes" if value.kind == units.BYTE else units.named(value.kind) or "a bare number"
-    if not written.unit:
+    if not written.unit and any(word.kind == value.kind for word in units.meanings(claim.behind)):
+        why = f"the number has no unit before its comment: put the comment after {claim.behind}"
+    elif not written.unit:
         why = f"the number has no unit: write one, such as {is_.partition(' ')[2]}"
     elif written.unit.removesuffix("s") in ("month", "year"):
         why = f"{written.unit} differ in length: write days"

@@ -94,7 +94,7 @@ def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path
     assert re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE) == ["parameters", "flops.forward.matmul"]
     assert "| [parameters](#q-parameters) | 42\u00a0elements |" in text  # 5·7 + 7
     assert "memory.peak" not in text.partition("How it was checked")[0]
-    assert "napkin report linear -d B=3 -d D=5 -d K=7 --template homework --quantity parameters --quantity flops.forward.matmul" in text
+    assert "napkin report linear B=3 D=5 K=7 --template homework --quantity parameters --quantity flops.forward.matmul" in text
     assert run("verify", str(page)).exit_code == 0
 
     for words, why in (
