@@ -104,13 +104,14 @@ for _word in _words():
 
 SCALES = ("k", "K", "M", "B", "T", "thousand", "million", "billion", "trillion")
 """Words for a power of ten that may precede another unit: 15 trillion tokens."""
+_OF_DEVICES = re.compile(r"\b(?:GPU|device)[- ](?=(?:hour|day)s?$)")
 
 
 def meanings(text: str) -> list[UnitWord]:
-    """The possible meanings of a unit: ``B`` is bytes or billions, ``million hours`` is 3.6e9 s."""
-    scale, _, unit = text.partition(" ")
+    """The possible meanings of a unit: ``B`` is bytes or billions, ``million hours`` is 3.6e9 s, a ``GPU hour`` is an hour."""
+    scale, _, unit = _OF_DEVICES.sub("", text).partition(" ")
     if not unit:
-        return list(_BY_TEXT.get(text, ()))
+        return list(_BY_TEXT.get(scale, ()))
     scales = [word.scale for word in _BY_TEXT.get(scale, ()) if scale in SCALES and word.kind == NUMBER]
     return [UnitWord(text, word.kind, scales[0] * word.scale) for word in _BY_TEXT.get(unit, ()) if scales]
 

@@ -26,12 +26,15 @@ _WINDOW = 2 * MOST_DIGITS
 
 _MARKS = ("**", "__", "*", "_", "`")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_UNIT = re.compile(r"×|(?:[A-Za-z]+ )?[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
+_UNIT = re.compile(r"×|(?:[A-Za-z]+[ -]){0,2}[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
 _FORMULAS = (("$$", "$$"), ("$`", "`$"), ("$", "$"))
 _LATEX_SIGNS = {"\\times": "×", "\\%": "%"}
 _LATEX_UNIT = re.compile(r"\\(?:text|mathrm)\{[ ~]?([A-Za-z]+(?:/[A-Za-z]+)?)\}")
 _LATEX_SPACE = re.compile(rf"(?:\\[,;: ]|~|[{SPACES}])+$")
-_SCALED = re.compile(rf"(?<=[0-9$*{SPACES}])(?P<scale>{'|'.join(units.SCALES)})[{SPACES}]+(?P<unit>[A-Za-z]+(?:/[A-Za-z]+)?)$")
+_SEVERAL_WORDS = re.compile(
+    rf"(?<=[0-9$*{SPACES}])(?P<scale>(?:{'|'.join(units.SCALES)})[{SPACES}]+)?"
+    r"(?P<devices>(?:GPU|device)[- ])?(?P<unit>[A-Za-z]+(?:/[A-Za-z]+)?)$"
+)
 _CURRENCY = re.compile(r"(?:\b[A-Z]{1,3}|\\)?\$$")  # $5, US$5, and \$5, which is no formula
 _SEPARATORS = re.compile(f"[,{GROUP_SPACES}]")
 
@@ -183,9 +186,11 @@ def _unit(text: str, in_formula: bool) -> tuple[str, str]:
         latex, word = text[begin:], _LATEX_UNIT.fullmatch(text, max(begin, 0))
         if word or latex in _LATEX_SIGNS:
             return _LATEX_SPACE.sub("", text[:begin]), word[1] if word else _LATEX_SIGNS[latex]
-    scaled = _SCALED.search(text)
-    if scaled and units.meanings(f"{scaled['scale']} {scaled['unit']}"):
-        return text[: scaled.start()], f"{scaled['scale']} {scaled['unit']}"
+    several = _SEVERAL_WORDS.search(text)
+    if several and (several["scale"] or several["devices"]):
+        unit = " ".join(filter(None, ((several["scale"] or "").rstrip(SPACES), f"{several['devices'] or ''}{several['unit']}")))
+        if units.meanings(unit):
+            return text[: several.start()], unit
     head = text.rstrip(f"{_LETTERS}µ$%/×")
     return head, text[len(head) :]
 
