@@ -207,7 +207,9 @@ def test_a_key_of_an_answer_is_written_with_underscores_in_an_expression(tmp_pat
     """gpu-hours would be gpu minus hours."""
     block = "```napkin\nask gpu-hours parameters=7e9 tokens=1e12 gpu=h100-sxm mfu=0.5 as run\n```\n"
 
-    assert run(tmp_path, f"{block}23.6 k GPU hours<!--= run.gpu_hours -->, 1<!--= run.tokens / 1e12 -->\n").stdout.endswith(": 2 of 2 claims hold\n")
+    text = "23.6 k GPU hours<!--= run.gpu_hours -->, 1<!--= run.tokens / 1e12 -->\n"
+
+    assert run(tmp_path, block + text).stdout.endswith(": 2 of 2 claims hold\n")
 
 
 def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
