@@ -219,9 +219,12 @@ class EquationSolver(Problem):
     def _needs(self, missing: Sequence[Variable]) -> MissingInputError:
         """The error for ``missing``, with values that work for an example."""
         typed = example(self.question, missing)
-        sizes = self.question.fills and not self.given.model and any(variable.symbol in SIZES for variable in missing)
-        model = "; or name a model instead of its sizes: model=gpt2" if sizes else ""
-        return MissingInputError(f"{needs(self.question.name, [self._asked_for(variable) for variable in missing], typed)}{model}", typed)
+        inputs = [self._asked_for(variable) for variable in missing]
+        sizes = [place for place, variable in enumerate(missing) if variable.symbol in SIZES]
+        if sizes and self.question.fills and not self.given.model:
+            last = inputs[sizes[-1]].removesuffix(")")
+            inputs[sizes[-1]] = f"{last}{'; ' if '(' in last else ' ('}model=… gives all sizes)"
+        return MissingInputError(needs(self.question.name, inputs, typed), typed)
 
     def _asked_for(self, variable: Variable) -> str:
         ways = [w for w, allowed in (("gpu=…", variable.device), ("model=…", variable.model)) if allowed]

@@ -50,9 +50,9 @@ from tests.capacity.questions.asked import RUN, refusal
     ("training-time", {"flops": "6e24", "solve": "gpus"},
      "training-time needs peak (dense peak rate of one device, or gpu=…), mfu (model FLOPs utilization) and days (time): give them, e.g. "
      "gpu=h100-sxm mfu=0.4 days=30"),
-    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time)"
-     " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"
-     "; or name a model instead of its sizes: model=gpt2"),
+    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time;"
+     " model=… gives all sizes)"
+     " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
     ("training-time", {**RUN, "days": 30},
      "days is what training-time answers: with days=… leave out another key and solve for it: solve=parameters"),
     ("training-time", {"model": "gpt2", "tokens": "1e12", "days": 30},
