@@ -199,12 +199,21 @@ def _status_of(error: BaseException) -> int:
     return INTERRUPTED if interrupted() else _refuse(_unexpected(error))
 
 
+# The list from which a missing argument is chosen, by command and argument, or by argument alone.
+_LISTING = {
+    ("", "QUESTION"): "questions", ("", "MODEL"): "models", ("", "--gpu"): "hardware", ("optimizer", "NAME"): "optimizers",
+    ("dtype", "FORMAT"): "dtypes",
+}  # fmt: skip
+
+
 def _usage(error: click.ClickException) -> str:
     """What is wrong with a command line, and what to type; click's own words where they say it."""
     match error:
         case click.MissingParameter(param=click.Parameter() as parameter, ctx=click.Context() as context):
             name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(context).split()[0]
-            return f"missing {name}: see {context.command_path} --help"
+            name = name.removesuffix("...")
+            listing = _LISTING.get((context.info_name or "", name), _LISTING.get(("", name), ""))
+            return f"missing {name}: see {f'napkin list {listing}, and ' if listing else ''}{context.command_path} --help"
         case click.NoSuchOption(option_name=name, ctx=click.Context() as context):
             near = f"did you mean {error.possibilities[0]}?" if error.possibilities else f"see {context.command_path} --help"
             others = " and ".join(f"napkin {command}" for command in _with_option(name)[:2])

@@ -306,7 +306,7 @@ def _differing(request: Request, checks: Any) -> set[str]:
 
 
 def _line(request: Request, sizes: Mapping[str, int]) -> str:
-    words = [shlex.quote(request.written or request.model), *(f"-d {name}={value}" for name, value in sizes.items())]
+    words = [shlex.quote(request.written or request.model), *(f"{name}={value}" for name, value in sizes.items())]
     default = Options().to_json()
     words += [f"--{name.replace('_', '-')} {value}" for name, value in request.options.to_json().items() if value != default.get(name)]
     return " ".join(words)

@@ -26,6 +26,8 @@ MOST_CLAIMS = 5_000
 MOST_LAYERS = 10_000
 _MARK = "\ufeff"  # the byte order mark, which some editors write first
 _OPEN, _CLOSE = "<!--=", "-->"
+_SPACED = re.compile(r"<!--\s+=(?!=)")
+_UNIT_BEHIND = re.compile(r"[*_`$ ]*([A-Za-zµ%][A-Za-z%]*(?:/[A-Za-z]+)?)")
 _MORE_DIGITS = re.compile(r"[*_`]*[.,]?[0-9]")
 
 
@@ -41,7 +43,8 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class DocumentClaim:
     """A number and the expression that it must equal. ``written``: ``None`` if the comment follows no number that can be read, for the
-    reason ``no_number``. Columns count from 1. ``unread``: why the claim cannot be read, empty if it can."""
+    reason ``no_number``. Columns count from 1. ``unread``: why the claim cannot be read, empty if it can.
+    ``behind``: the word after the comment, which may be the unit."""
 
     expr: str
     written: WrittenNumber | None
@@ -50,6 +53,7 @@ class DocumentClaim:
     expr_column: int
     unread: str = ""
     no_number: str = ""
+    behind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def read(text: str) -> LiveDocument:
             statements += _statements(number, line)
             _require_at_most(MOST_STATEMENTS, len(statements), "statements")
         elif not block:
-            claims += _claims(number, line)
+            claims += (*_claims(number, line), *_spaced(number, line))
             _require_at_most(MOST_CLAIMS, len(claims), "claims")
     return LiveDocument(lines, tuple(statements), tuple(claims), ends, mark)
 
@@ -160,6 +164,13 @@ def _claims(number: int, line: str) -> Iterator[DocumentClaim]:
         start = shown.find(_OPEN, end + len(_CLOSE))
 
 
+def _spaced(number: int, line: str) -> Iterator[DocumentClaim]:
+    """Comments that would be claims without a space: ``<!-- = g.parameters -->``."""
+    for comment in _SPACED.finditer(without_code(line)):
+        why = "a claim begins with <!--= and this comment with <!-- =: leave out the space"
+        yield DocumentClaim("", None, number, comment.start() + 1, comment.end() + 1, why)
+
+
 def _claim(number: int, line: str, start: int, end: int) -> DocumentClaim:
     """The claim whose comment begins at ``start`` and ends at ``end``."""
     begin = start + len(_OPEN)
@@ -174,7 +185,8 @@ def _claim(number: int, line: str, start: int, end: int) -> DocumentClaim:
         return DocumentClaim(expr, None, number, error.start + 1, column, no_number=str(error))
     except BadInputError as error:
         return DocumentClaim(expr, None, number, start + 1, begin + 1, str(error))
-    return DocumentClaim(expr, written, number, written.start + 1, column)
+    behind = _UNIT_BEHIND.match(line, end + len(_CLOSE))
+    return DocumentClaim(expr, written, number, written.start + 1, column, behind=behind[1] if behind else "")
 
 
 def _require_last_digit(line: str, start: int, end: int) -> None:

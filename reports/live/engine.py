@@ -308,7 +308,7 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 
 def _answered(answer: Any) -> dict[str, UnitValue]:
-    """The values of an answer by letter and by key, and the result as ``answer``."""
+    """The values of an answer by letter and by key, with _ for -, which an expression reads as minus; the result also as ``answer``."""
     values: dict[str, UnitValue] = {}
     for line in (*answer.calculation.inputs, *answer.calculation.steps, *answer.beside):
         scaled = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
@@ -318,4 +318,4 @@ def _answered(answer: Any) -> dict[str, UnitValue]:
             values[input_.key] = values[input_.symbol]
     scaled = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
     values[answer.key] = values["answer"] = UnitValue(answer.value * scaled[1], scaled[0])
-    return values
+    return {name.replace("-", "_"): value for name, value in values.items()}

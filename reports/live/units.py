@@ -80,7 +80,9 @@ _COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
 _FACTORS = ("x", "×", "times")  # 3x
 # Counts have no unit.
 THINGS = [
-    f"{thing}{s}" for thing in ("element", "parameter", "weight", "token", "device", "GPU", "sequence", "layer", "step") for s in ("", "s")
+    f"{thing}{s}"
+    for thing in ("element", "parameter", "param", "weight", "token", "device", "GPU", "node", "sequence", "layer", "head", "step")
+    for s in ("", "s")
 ]
 
 
@@ -100,9 +102,18 @@ for _word in _words():
     _BY_TEXT.setdefault(_word.text, []).append(_word)
 
 
+SCALES = ("k", "K", "M", "B", "T", "thousand", "million", "billion", "trillion")
+"""Words for a power of ten that may precede another unit: 15 trillion tokens."""
+_OF_DEVICES = re.compile(r"\b(?:GPU|device)[- ](?=(?:hour|day)s?$)")
+
+
 def meanings(text: str) -> list[UnitWord]:
-    """The possible meanings of a unit word: ``B`` is bytes or billions."""
-    return list(_BY_TEXT.get(text, ()))
+    """The possible meanings of a unit: ``B`` is bytes or billions, ``million hours`` is 3.6e9 s, a ``GPU hour`` is an hour."""
+    scale, _, unit = _OF_DEVICES.sub("", text).partition(" ")
+    if not unit:
+        return list(_BY_TEXT.get(scale, ()))
+    scales = [word.scale for word in _BY_TEXT.get(scale, ()) if scale in SCALES and word.kind == NUMBER]
+    return [UnitWord(text, word.kind, scales[0] * word.scale) for word in _BY_TEXT.get(unit, ()) if scales]
 
 
 @lru_cache(maxsize=256)

@@ -186,4 +186,4 @@ def unread(text: str, head: str, unit: str) -> tuple[int, str]:
     token = text[_word_start(text) :]
     if any(c.isdigit() for c in token):
         return len(text) - len(token), cannot_read(token, _PLAIN if token.endswith("}") else _WORD)
-    return len(text), "no number precedes the comment: write one"
+    return len(text), "no number in digits precedes the comment: write one"

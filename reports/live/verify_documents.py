@@ -119,18 +119,31 @@ def _fraction(number: Fraction) -> str:
     return digits_of(number, 0) if number.denominator == 1 else str(number)
 
 
+_SHARES = ("%", "x", "×", "times")  # of one amount in another
+
+
 def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
     is_ = shown(value)
     unit = "bytes" if value.kind == units.BYTE else units.named(value.kind) or "a bare number"
-    if not written.unit:
+    if not written.unit and any(word.kind == value.kind for word in units.meanings(claim.behind)):
+        why = f"the number has no unit before its comment: put the comment after {claim.behind}"
+    elif not written.unit:
         why = f"the number has no unit: write one, such as {is_.partition(' ')[2]}"
     elif written.unit.removesuffix("s") in ("month", "year"):
         why = f"{written.unit} differ in length: write days"
     elif not units.meanings(written.unit):
         why = f'unknown unit "{written.unit}": {_instead_of_unit(written, value) or f"expected {unit}"}'
+    elif written.unit in _SHARES:
+        why = f"wrong unit {written.unit}: the expression is in {unit}; divide it by an amount in {unit}, with its unit"
     else:
-        why = f"wrong unit {written.unit}: expected {unit}"
+        why = f"wrong unit {written.unit}: expected {unit}{_with_unit(written.unit) if value.kind == units.NUMBER else ''}"
     return JudgedClaim(claim, False, says, is_, f"{claim.expr} = {is_}, document says {says}: {why}")
+
+
+def _with_unit(unit: str) -> str:
+    """How an expression gets the kind of a unit; empty if it has no base unit of its own."""
+    base = {units.BYTE: "B", units.FLOP: "FLOP", units.SECOND: "s"}.get(units.meanings(unit)[0].kind)
+    return f"; an amount in an expression has its unit, such as 2 {base}" if base else ""
 
 
 def _instead_of_unit(written: WrittenNumber, value: UnitValue) -> str:

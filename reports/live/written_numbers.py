@@ -26,10 +26,15 @@ _WINDOW = 2 * MOST_DIGITS
 
 _MARKS = ("**", "__", "*", "_", "`")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_UNIT = re.compile(r"×|[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
+_UNIT = re.compile(r"×|(?:[A-Za-z]+[ -]){0,2}[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
 _FORMULAS = (("$$", "$$"), ("$`", "`$"), ("$", "$"))
 _LATEX_SIGNS = {"\\times": "×", "\\%": "%"}
 _LATEX_UNIT = re.compile(r"\\(?:text|mathrm)\{[ ~]?([A-Za-z]+(?:/[A-Za-z]+)?)\}")
+_LATEX_SPACE = re.compile(rf"(?:\\[,;: ]|~|[{SPACES}])+$")
+_SEVERAL_WORDS = re.compile(
+    rf"(?<=[0-9$*{SPACES}])(?P<scale>(?:{'|'.join(units.SCALES)})[{SPACES}]+)?"
+    r"(?P<devices>(?:GPU|device)[- ])?(?P<unit>[A-Za-z]+(?:/[A-Za-z]+)?)$"
+)
 _CURRENCY = re.compile(r"(?:\b[A-Z]{1,3}|\\)?\$$")  # $5, US$5, and \$5, which is no formula
 _SEPARATORS = re.compile(f"[,{GROUP_SPACES}]")
 
@@ -153,9 +158,9 @@ def _written(text: str, numeral: Numeral, ending: _Ending, from_: int) -> Writte
 
 
 def _with_sign(numeral: Numeral) -> tuple[str, str]:
-    """(text before a number, its digits with their minus sign). The hyphen of a range behind a claim is none."""
+    """(text before a number, its digits with their minus sign). The hyphen of a range, 10-12, is none."""
     head = numeral.head
-    if not head.endswith(("-", "−")) or head[:-1].endswith("-->"):
+    if not head.endswith(("-", "−")) or head[:-1].endswith(("-->", *"0123456789")):
         return head, numeral.digits
     return head[:-1], f"{head[-1]}{numeral.digits}"
 
@@ -180,7 +185,12 @@ def _unit(text: str, in_formula: bool) -> tuple[str, str]:
         begin = text.rfind("\\")
         latex, word = text[begin:], _LATEX_UNIT.fullmatch(text, max(begin, 0))
         if word or latex in _LATEX_SIGNS:
-            return text[:begin].rstrip(SPACES).removesuffix("\\,").removesuffix("~"), word[1] if word else _LATEX_SIGNS[latex]
+            return _LATEX_SPACE.sub("", text[:begin]), word[1] if word else _LATEX_SIGNS[latex]
+    several = _SEVERAL_WORDS.search(text)
+    if several and (several["scale"] or several["devices"]):
+        unit = " ".join(filter(None, ((several["scale"] or "").rstrip(SPACES), f"{several['devices'] or ''}{several['unit']}")))
+        if units.meanings(unit):
+            return text[: several.start()], unit
     head = text.rstrip(f"{_LETTERS}µ$%/×")
     return head, text[len(head) :]
 

@@ -37,7 +37,7 @@ class Notation:
 
 
 NO_NOTATION = Notation()
-OTHER_INDICES = "every other index is of the axis in whose place it stands"
+OTHER_INDICES = "every other index runs over the axis at its position in the shape"
 
 
 def together(notations: Iterable[Notation]) -> Notation:

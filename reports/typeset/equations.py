@@ -312,7 +312,7 @@ class Writer:
         if product.batch:
             batch = [letters[label] for label in product.batch]
             self._page.batch.update(batch)
-            self._explain(f"a product of matrices is taken for each {listed(batch)} that both and the result have")
+            self._explain(f"a matrix product is batched over {listed(batch)}, which both factors and the result have")
         factors = [
             self._operand(operands[i], letters).within(_PRODUCT) + (self._style.transposed if transposed else "")
             for i, transposed in zip((product.left, product.right), product.transposed, strict=True)

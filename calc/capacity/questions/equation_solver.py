@@ -11,7 +11,7 @@ from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, 
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say
 from calc.capacity.questions.devices import Device
 from calc.capacity.questions.given import example, sort
-from calc.capacity.questions.problem import Problem
+from calc.capacity.questions.problem import SIZES, Problem
 from calc.capacity.questions.quantities import in_sentence
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.registry import question
@@ -219,7 +219,12 @@ class EquationSolver(Problem):
     def _needs(self, missing: Sequence[Variable]) -> MissingInputError:
         """The error for ``missing``, with values that work for an example."""
         typed = example(self.question, missing)
-        return MissingInputError(needs(self.question.name, [self._asked_for(variable) for variable in missing], typed), typed)
+        inputs = [self._asked_for(variable) for variable in missing]
+        sizes = [place for place, variable in enumerate(missing) if variable.symbol in SIZES]
+        if sizes and self.question.fills and not self.given.model:
+            last = inputs[sizes[-1]].removesuffix(")")
+            inputs[sizes[-1]] = f"{last}{'; ' if '(' in last else ' ('}model=… gives all sizes)"
+        return MissingInputError(needs(self.question.name, inputs, typed), typed)
 
     def _asked_for(self, variable: Variable) -> str:
         ways = [w for w, allowed in (("gpu=…", variable.device), ("model=…", variable.model)) if allowed]

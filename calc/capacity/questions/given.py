@@ -17,7 +17,8 @@ _OTHER_WORDS = {
     "nodes": "gpus", "gpu-count": "gpus", "num-gpus": "gpus", "n-gpus": "gpus", "batch-size": "batch", "seq-len": "sequence",
     "sequence-length": "sequence", "utilization": "mfu", "num-layers": "layers", "num-heads": "heads", "hidden-size": "width",
     "chips": "gpus", "size": "parameters", "tp": "tensor", "dp": "data", "pp": "pipeline", "cp": "context", "ep": "expert", "mbs": "micro",
-    "micro-batch-size": "micro", "gbs": "batch", "global-batch-size": "batch",
+    "micro-batch-size": "micro", "gbs": "batch", "global-batch-size": "batch", "context": "sequence", "context-length": "sequence",
+    "ctx-len": "sequence", "vram": "memory",
 }  # fmt: skip
 WORDS_OF_LAYOUT = ("micro", "batch")  # sequences per micro-batch, and per step over all devices, as in napkin shard
 # Smallest plausible value of each device specification (a smaller one lacks its unit), and how to write it.

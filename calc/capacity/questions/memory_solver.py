@@ -16,6 +16,7 @@ from calc.capacity.questions.given import keys_of
 from calc.capacity.questions.models import QuestionModel, described
 from calc.capacity.questions.peak_line import PeakLine
 from calc.capacity.questions.problem import SIZES
+from calc.capacity.questions.quantities import in_sentence
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
@@ -46,6 +47,12 @@ class Fit:
         return WorkedStep("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
 
+def _bytes(count: int) -> str:
+    """``113,914,864,784 bytes (113.91 GB)``; below a kilobyte ``50 bytes``."""
+    exact, short = f"{count:,} bytes", in_sentence(Fraction(count), "bytes")
+    return exact if count < 1000 else f"{exact} ({short})"
+
+
 def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     """The largest ``dim`` at which the model's step needs at most ``memory`` bytes over all devices."""
     record = model.dimension(dim)
@@ -54,7 +61,7 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     step, first = _steps(model, dim)
     least = _peak(model, dim, first)
     if least is None or least > memory:
-        detail = "" if least is None else f": the step takes {least:,} bytes, and there are {int(memory):,}"
+        detail = "" if least is None else f": the step takes {_bytes(least)}, and there are {_bytes(int(memory))}"
         raise BadInputError(f"even {dim} = {first} does not fit{detail}")
 
     def fits(steps: int) -> bool:

@@ -131,11 +131,16 @@ class QuestionModel:
         return {d.name: d for d in self._form.dims} if self._form is not None else self.spec.dimensions
 
     def require_sizes(self, keys: Iterable[str], question: str) -> None:
-        """Refuse invalid sizes; the error suggests one of ``keys`` for an unknown dimension."""
+        """Refuse invalid sizes; the error suggests one of ``keys`` for an unknown dimension, or the questions that have it."""
+        from calc.capacity.questions.registry import having
+
         for name in self.sizes:
-            near = nearest(name, keys)
-            if name not in self._own and near:
-                raise BadInputError(f"neither {question} nor {self.name[:40]} has {name[:40]!r}: did you mean {near}?")
+            if name in self._own:
+                continue
+            near, others = nearest(name, keys), having(name)
+            if others or near:
+                hint = f"did you mean {near}?" if near else f"it is a key of {listed(others)}"
+                raise BadInputError(f"neither {question} nor {self.name[:40]} has {name[:40]!r}: {hint}")
         if self._form is not None:
             self._form.covers(self.sizes)
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 
+from calc.capacity.questions.given import keys_of, nearest
 from calc.capacity.questions.question import Question
-from calc.errors import BadInputError, suggestion
+from calc.errors import BadInputError
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "training": ("training-time", "gpus", "tokens-in-time", "tokens", "flops", "device-flops", "time-per-step", "steps"),
@@ -28,6 +29,14 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "runs": ("compare",),
 }  # fmt: skip
 
+# Other names under which a question is looked for.
+_OTHER_NAMES = {
+    "memory": "fits", "vram": "fits", "how-long": "training-time", "duration": "training-time", "time": "training-time",
+    "how-many-gpus": "gpus", "price": "cost", "money": "cost", "throughput": "tokens-per-second", "latency": "time-per-token",
+    "kv-cache": "cache", "max-batch": "largest-batch", "batch-size": "largest-batch", "max-context": "largest-sequence",
+    "context-length": "largest-sequence", "chinchilla": "compute-optimal", "zero": "fewest-ranks",
+}  # fmt: skip
+
 
 def question(name: str) -> Question:
     """The question of that name."""
@@ -35,8 +44,13 @@ def question(name: str) -> Question:
         if name in names:
             return next(q for q in _of(family) if q.name == name)
     by_answer = [q.name for q in all_questions() if q.variable(q.answer).key == name]
-    meant = f"did you mean {by_answer[0]}?" if by_answer else suggestion(name, all_names())
-    raise BadInputError(f"unknown question {name[:40]!r}: {meant}")
+    near = _OTHER_NAMES.get(name.lower(), "") or next(iter(by_answer), "") or nearest(name, all_names())
+    raise BadInputError(f"unknown question {name[:40]!r}: {f'did you mean {near}?' if near else 'see napkin list questions'}")
+
+
+def having(key: str) -> tuple[str, ...]:
+    """The names of the questions that take a key."""
+    return tuple(q.name for q in all_questions() if key in keys_of(q))
 
 
 def all_names() -> tuple[str, ...]:

@@ -14,6 +14,12 @@ from tests.capacity.questions.asked import RUN, refusal
 @pytest.mark.parametrize(("question", "given", "said"), [
     ("training-tim", {}, "unknown question 'training-tim': did you mean training-time?"),
     ("emissions", {}, "unknown question 'emissions': did you mean carbon?"),
+    ("memory", {}, "unknown question 'memory': did you mean fits?"),
+    ("how-long", {}, "unknown question 'how-long': did you mean training-time?"),
+    ("qwxyz", {}, "unknown question 'qwxyz': see napkin list questions"),
+    ("fits", {"model": "gpt2", "gpu": "h100-sxm", "zero": 3}, "neither fits nor gpt2 has 'zero': it is a key of sharding and fewest-ranks"),
+    ("tokens-per-second", {"model": "gpt2", "gpu": "h100-sxm", "context": 8192},
+     "neither tokens-per-second nor gpt2 has 'context': did you mean sequence?"),
     ("training-time", {**RUN, "gpu": "h100-sxn"}, "unknown accelerator 'h100-sxn': did you mean h100-sxm?"),
     ("training-time", {**RUN, "tokens": "-15T"}, "tokens = '-15T' must be more than 0"),
     ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is above 1: did you mean 0.6, or 60%?"),
@@ -44,7 +50,8 @@ from tests.capacity.questions.asked import RUN, refusal
     ("training-time", {"flops": "6e24", "solve": "gpus"},
      "training-time needs peak (dense peak rate of one device, or gpu=…), mfu (model FLOPs utilization) and days (time): give them, e.g. "
      "gpu=h100-sxm mfu=0.4 days=30"),
-    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time)"
+    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time;"
+     " model=… gives all sizes)"
      " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
     ("training-time", {**RUN, "days": 30},
      "days is what training-time answers: with days=… leave out another key and solve for it: solve=parameters"),

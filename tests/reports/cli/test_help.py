@@ -137,8 +137,11 @@ def test_the_examples_of_the_help_are_pasted_as_they_are_shown(name: str, width:
     [
         (["derve", "gpt2"], "unknown command 'derve': did you mean derive?"),
         (["frobnicate"], f"unknown command 'frobnicate': use one of {', '.join(COMMANDS)}"),
-        (["derive"], "missing MODEL: see napkin derive --help"),
-        (["roofline", "gpt2"], "missing --gpu: see napkin roofline --help"),
+        (["derive"], "missing MODEL: see napkin list models, and napkin derive --help"),
+        (["ask"], "missing QUESTION: see napkin list questions, and napkin ask --help"),
+        (["optimizer"], "missing NAME: see napkin list optimizers, and napkin optimizer --help"),
+        (["verify"], "missing FILE: see napkin verify --help"),
+        (["roofline", "gpt2"], "missing --gpu: see napkin list hardware, and napkin roofline --help"),
         (["list"], "missing LIST: see napkin list --help"),
         (["list", "model"], f"unknown list 'model': did you mean models? ({', '.join(LISTS)})"),
         (["derive", "gpt2", "--explian", "parameters"], "unknown option --explian: did you mean --explain?"),
@@ -152,7 +155,7 @@ def test_the_examples_of_the_help_are_pasted_as_they_are_shown(name: str, width:
         (["shard", "llama3-8b", "data=1.5"], "data = '1.5' is not an integer number of ranks"),
         (["shard", "llama3-8b", "--zzz"], "unknown option --zzz: see napkin shard --help"),
         (["layout", "llama3-8b", "--fix"], "unknown option --fix: it is one of napkin verify; see napkin layout --help"),
-        (["compare"], "missing MODEL: see napkin compare --help"),
+        (["compare"], "missing MODEL: see napkin list models, and napkin compare --help"),
         (["shard", "llama3-8b", "tensor=4", "sequence=kept"], "sequence = 'kept' is unknown: use one of off, saved, regather"),
     ],
 )

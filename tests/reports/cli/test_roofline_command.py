@@ -85,7 +85,7 @@ def test_a_device_of_ones_own_is_a_ceiling_too(tmp_path: Path) -> None:
 
 
 BAD = {
-    "no device": ((), "napkin: missing --gpu: see napkin roofline --help"),
+    "no device": ((), "napkin: missing --gpu: see napkin list hardware, and napkin roofline --help"),
     "format": (
         ("--gpu", "v100-sxm2-32", "--dtype", "bf16"),
         "napkin: NVIDIA V100 SXM2 32GB (16GB exists) has no published rate in 'bf16': it has fp64, fp32, fp16, fp16_cuda, int8",

@@ -65,6 +65,18 @@ def message(text: str) -> str:
         r"$12\times$<!--= L --> as much",
         r"$50\%$<!--= 1/2 -->",
         "12 times<!--= L --> as much",
+        "about 124 M parameters<!--= g.parameters -->",
+        "0.124B params<!--= g.parameters -->",
+        "**124.4** million parameters<!--= g.parameters -->",
+        r"$124.4$ million parameters<!--= g.parameters -->",
+        "3.45 thousand hours<!--= days -->",
+        "3.45 thousand GPU hours<!--= days -->",
+        "3,454 GPU-hours<!--= days -->",
+        "24 B<!--= L * 2 B -->",
+        "24 FLOP<!--= L * 2 FLOP -->",
+        "24 s<!--= L * 2 s -->",
+        r"$996\ \text{MB}$<!--= g.optimizer_state.bytes -->",
+        r"$996\;\mathrm{MB}$<!--= g.optimizer_state.bytes -->",
         "<td>12<!--= L --></td>",
         "> 12<!--= L --> layers, quoted",
         "11 -> 12<!--= L -->",
@@ -92,11 +104,15 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
         ("is > 14.5<!--= L + 1/3 -->", "L + 1/3 = 12.3333, exactly 37/3, document says > 14.5"),
         ("7 GB<!--= (7 TFLOP) -->", "(7 TFLOP) = 7 TFLOP, document says 7 GB: wrong unit GB: expected FLOP"),
         ("≈ 13<!--= L -->", "L = 12, document says ≈ 13 (+8.3 %)"),
-        ("12 GB<!--= L -->", "L = 12, document says 12 GB: wrong unit GB: expected a bare number"),
+        ("12 GB<!--= L -->",
+         "L = 12, document says 12 GB: wrong unit GB: expected a bare number; an amount in an expression has its unit, such as 2 B"),
         (
             "995,519,056<!--= g.optimizer_state.bytes -->",
             "g.optimizer_state.bytes = 995.519 MB, document says 995,519,056: the number has no unit: write one, such as MB",
         ),
+        ("14 %<!--= (7 TFLOP)/50e12 -->",
+         "(7 TFLOP)/50e12 = 0.14 FLOP, document says 14 %: wrong unit %: the expression is in FLOP; divide it by an amount in FLOP,"
+         " with its unit"),
         ("12 furlongs<!--= L -->", 'L = 12, document says 12 furlongs: unknown unit "furlongs": expected a bare number'),
         ("996 mb<!--= g.optimizer_state.bytes -->",
          'g.optimizer_state.bytes = 995.519 MB, document says 996 mb: unknown unit "mb": did you mean MB?'),
@@ -116,9 +132,15 @@ def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
          '(5 TFLOP) = 5 TFLOP, document says 5 teraflops: unknown unit "teraflops": did you mean TFLOP?'),
         ("5 teraflops<!--= 5 TFLOP/s -->",
          '5 TFLOP/s = 5 TFLOP/s, document says 5 teraflops: unknown unit "teraflops": did you mean TFLOP/s?'),
+        ("7e12<!--= (7 TFLOP) --> FLOP",
+         "(7 TFLOP) = 7 TFLOP, document says 7e12: the number has no unit before its comment: put the comment after FLOP"),
+        ("7<!--= (7 TFLOP) --> layers", "(7 TFLOP) = 7 TFLOP, document says 7: the number has no unit: write one, such as TFLOP"),
+        ("2 million hours<!--= L -->", "L = 12, document says 2 million hours: wrong unit million hours: expected a bare number;"
+         " an amount in an expression has its unit, such as 2 s"),
+        ("11 k heads<!--= L -->", "L = 0 k heads, exactly 12, document says 11 k heads (+91,567 %)"),
         ("5 Ki<!--= 5120 -->", '5120 = 5,120, document says 5 Ki: unknown unit "Ki": write 5,120'),
         ("5 d<!--= 5 days -->", '5 days = 5 days, document says 5 d: unknown unit "d": did you mean days?'),
-        ("twelve<!--= L -->", "L = 12, but no number precedes the comment: write one"),
+        ("twelve<!--= L -->", "L = 12, but no number in digits precedes the comment: write one"),
     ],
 )
 def test_what_is_off_is_said_with_the_right_value(text: str, said: str) -> None:
@@ -210,6 +232,16 @@ def test_an_expression_that_says_nothing_is_refused(text: str, said: str) -> Non
 
 
 # -- documents -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_with_a_space_before_its_sign_is_not_overlooked() -> None:
+    """The comment would be plain HTML, and the number beside it would look verified. A rule of signs is a comment."""
+    text = "12<!--= L -->\n13<!-- = L -->\n<!-- ===== -->\n"
+
+    right, spaced = judge(read(text), SCOPE)
+
+    assert right.holds
+    assert spaced.message == "not verified: a claim begins with <!--= and this comment with <!-- =: leave out the space"
 
 
 def test_quoted_claims_are_text() -> None:

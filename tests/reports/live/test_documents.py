@@ -203,6 +203,15 @@ def test_code_is_not_run_for_a_question_either(tmp_path: Path) -> None:
     assert "mine.py:spec is code: it runs only if you name the file" in actual.stderr
 
 
+def test_a_key_of_an_answer_is_written_with_underscores_in_an_expression(tmp_path: Path) -> None:
+    """gpu-hours would be gpu minus hours."""
+    block = "```napkin\nask gpu-hours parameters=7e9 tokens=1e12 gpu=h100-sxm mfu=0.5 as run\n```\n"
+
+    text = "23.6 k GPU hours<!--= run.gpu_hours -->, 1<!--= run.tokens / 1e12 -->\n"
+
+    assert run(tmp_path, block + text).stdout.endswith(": 2 of 2 claims hold\n")
+
+
 def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
     """6·70e9·15e12 FLOP, in days, and the devices."""
     block = "```napkin\nask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5 as run\n```\n"

@@ -135,7 +135,8 @@ def test_each_limit_has_its_message(text: str, said: str, tmp_path: Path) -> Non
         ("3e5<!--= 1/(2**64)**62 -->", "1/(2**64)**62 = 3.2582e-1195, document says 3e5 (wrong by orders of magnitude)"),
         (
             "3 GB<!--= (2**64)**62 -->",
-            "(2**64)**62 = 3.06918e1194, document says 3 GB: wrong unit GB: expected a bare number",
+            "(2**64)**62 = 3.06918e1194, document says 3 GB: wrong unit GB: expected a bare number;"
+            " an amount in an expression has its unit, such as 2 B",
         ),
         ("3<!--= 1 GB * (2**64)**62 -->", None),
     ],

@@ -102,6 +102,7 @@ def test_a_power_and_a_fraction_are_exact(text: str, said: str) -> None:
         ("has 124 439 808", "has 124 439 808", "write 124,439,808, or put a comma before the number"),
         ("5–7", "5–7", "put a comment after each end"),
         ("5 - 7", "5 - 7", "put a comment after each end"),
+        ("5-7 GB", "5-7 GB", "put a comment after each end"),
         ("5 to 7 days", "5 to 7 days", "put a comment after each end"),
         ("from 5 GB to 7 GB", "5 GB to 7 GB", "put a comment after each end"),
         ("between 5 and 7", "between 5 and 7", "put a comment after each end"),
@@ -131,7 +132,7 @@ def test_what_cannot_be_read_whole_is_refused_and_left_as_it_is(text: str, shown
 
 
 @pytest.mark.parametrize(
-    ("text", "between"), [("(124 M)", ")"), ("124 M.", "."), ("124 M parameters", "parameters"), ("| 124 M |", "|"), ("124 M of", "of")]
+    ("text", "between"), [("(124 M)", ")"), ("124 M.", "."), ("124 M neurons", "neurons"), ("| 124 M |", "|"), ("124 M of", "of")]
 )
 def test_what_separates_a_number_from_its_comment_is_named(text: str, between: str) -> None:
     """The number is there, so none is missing."""

@@ -192,7 +192,7 @@ def test_a_tensor_is_not_called_like_a_size() -> None:
 def test_an_element_outside_of_an_image_is_said_to_be_zero() -> None:
     """x[b,j,h+n-1,m+w-1] is read beyond the edge, where the convolution pads; j, n and m are of axes of 3, which is no size."""
     assert _convolution().notation == (
-        "In these equations: i is an index of c; every other index is of the axis in whose place it stands;"
+        "In these equations: i is an index of c; every other index runs over the axis at its position in the shape;"
         " an element outside its tensor is 0."
     )
 

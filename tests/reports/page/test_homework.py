@@ -94,7 +94,7 @@ def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path
     assert re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE) == ["parameters", "flops.forward.matmul"]
     assert "| [parameters](#q-parameters) | 42\u00a0elements |" in text  # 5·7 + 7
     assert "memory.peak" not in text.partition("How it was checked")[0]
-    assert "napkin report linear -d B=3 -d D=5 -d K=7 --template homework --quantity parameters --quantity flops.forward.matmul" in text
+    assert "napkin report linear B=3 D=5 K=7 --template homework --quantity parameters --quantity flops.forward.matmul" in text
     assert run("verify", str(page)).exit_code == 0
 
     for words, why in (
@@ -120,7 +120,7 @@ def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Pat
     assert "| `∂ℒ/∂mlp.c_fc.W = ∂ℒ/∂mlp.c_fc.Yᵀ ln_2.Y` (**parameter**) | (f, d) | 2·B·T·d·f |" in text
     assert not re.search(r"^#### ", text, re.MULTILINE)
     assert "| feed-forward | 2,013,265,920,000 | 57.4\u00a0% |" in text  # 4·1024·1600·6400·48
-    line = "napkin report gpt2 -d d=1600 -d h=25 -d L=48 -d T=1024 -d B=1 --template homework --quantity"
+    line = "napkin report gpt2 d=1600 h=25 L=48 T=1024 B=1 --template homework --quantity"
     assert f"`{line} memory.peak`" in text
     assert f"`{line} all`" in text
 

@@ -171,7 +171,7 @@ def test_a_product_for_each_batch_is_explained() -> None:
     """Q Kᵀ of each row b and head j."""
     (entry,) = (e for e in written("multi-head attention", matrix=True) if str(e.equation) == "S = Q Kᵀ")
 
-    assert ("a product of matrices is taken for each b and j that both and the result have",) == entry.notation.legend
+    assert ("a matrix product is batched over b and j, which both factors and the result have",) == entry.notation.legend
     assert (("j", "h"),) == entry.notation.indices
 
 
