@@ -17,7 +17,8 @@ _FEW = 8  # names that a suggestion lists
 # What frameworks call a name, for a name whose letters are close to a wrong one: "gpu" is closer to "cpu" than to "cuda".
 _SYNONYMS = {
     "gpu": "cuda", "nvidia": "cuda", "float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
-    "training": "train", "evaluation": "eval", "inference": "infer",
+    "training": "train", "evaluation": "eval", "inference": "infer", "bf16-mixed": "bf16-autocast", "16-mixed": "fp16-autocast",
+    "fp16-mixed": "fp16-autocast", "peak": "memory.peak",
 }  # fmt: skip
 _LINE = re.compile(r"\S+\.py:\d+")
 
@@ -59,7 +60,8 @@ def _nearest(name: str, options: Sequence[str]) -> str:
     import difflib  # takes 1 ms, which every start would pay
 
     synonym = _SYNONYMS.get(name.lower(), "")
-    return synonym if synonym in options else next(iter(difflib.get_close_matches(name, options, n=1)), "")
+    close = (near for text in (name, name.lower()) for near in difflib.get_close_matches(text, options, n=1))
+    return synonym if synonym in options else next(close, "")
 
 
 def needs(subject: str, missing: Sequence[str], example: str) -> str:

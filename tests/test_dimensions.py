@@ -77,7 +77,7 @@ def test_indivisible_heads_are_refused() -> None:
 
 def test_a_length_beyond_the_learned_positions_is_refused() -> None:
     """There is no row of the table for a twelfth position of 11."""
-    assert refusal({"T": 12}) == "T = 12 is more than C = 11: this model needs T <= C"
+    assert refusal({"T": 12}) == "T = 12 is more than C = 11: this model needs T <= C: lower T or raise C"
 
 
 def test_a_number_that_must_divide_is_named() -> None:

@@ -81,7 +81,8 @@ def _unknown_model(name: str) -> str:
     if name.startswith("transformers:"):
         config = name.partition(":")[2]
         return f"unknown configuration {config[:40]!r} of transformers: {suggestion(config, configs())} (your own config.json is hf:PATH)"
-    near = difflib.get_close_matches(name, CATALOGUE, n=2)
+    in_lower_case = name.lower()  # as all built-in names are
+    near = [in_lower_case] if in_lower_case in CATALOGUE else difflib.get_close_matches(in_lower_case, CATALOGUE, n=2)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(CATALOGUE)}"
     return f"unknown model {shown!r}: {hint} ({_FORMS})"
 

@@ -202,6 +202,7 @@ def test_a_cuda_device_that_is_not_there_is_refused() -> None:
         ({"optimizer": "adamx"}, "unknown optimizer 'adamx': did you mean adamax?"),
         ({"attention": "flash"}, "unknown attention 'flash': use one of fused, math"),
         ({"precision": "fp32-tf32"}, f"precision 'fp32-tf32' is not built yet: use {', '.join(PRECISIONS)}"),
+        ({"precision": "bf16-mixed"}, f"unknown precision 'bf16-mixed': did you mean bf16-autocast? ({', '.join(PRECISIONS)})"),
         ({"precision": "fp12"}, f"unknown precision 'fp12': did you mean fp32? ({', '.join(PRECISIONS)})"),
         ({"mode": "dream"}, "unknown mode 'dream': use one of train, eval, infer"),
     ],

@@ -148,7 +148,7 @@ def test_gpt2_loss_is_the_mean_over_all_positions() -> None:
 
 def test_gpt2_refuses_more_tokens_than_positions() -> None:
     """Positions are learned: there are C of them."""
-    with pytest.raises(DimensionError, match=r"^T = 1025 is more than C = 1024: this model needs T <= C$"):
+    with pytest.raises(DimensionError, match=r"^T = 1025 is more than C = 1024: this model needs T <= C: lower T or raise C$"):
         load("gpt2").sizes({"T": 1025})
 
 

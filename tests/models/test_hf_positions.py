@@ -56,7 +56,7 @@ def test_positions_after_that_of_padding_are_fewer_than_rows(name: str, tmp_path
     spec = spec_of(tmp_path, AFTER_PADDING[name])
 
     assert (32, "C - 2") == (spec.sizes()["T"], spec.dims["T"].at_most)
-    with pytest.raises(DimensionError, match=r"^T = 33 is more than C - 2 = 32: this model needs T <= C - 2$"):
+    with pytest.raises(DimensionError, match=r"^T = 33 is more than C - 2 = 32: this model needs T <= C - 2: lower T or raise C$"):
         spec.sizes({"T": 33})
 
 

@@ -73,6 +73,7 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("GPT2", "unknown model 'GPT2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
         ("gtp2", "unknown model 'gtp2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
         (
             "wavenet",

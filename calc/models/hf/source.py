@@ -332,9 +332,9 @@ def _computed(config_class: Any, stated: Mapping[str, Any]) -> set[str]:
         return set()
     given = {name: value for name, value in stated.items() if name not in extra}
     wider = [{**given, name: 2 * value} for name, value in given.items() if name in parameters and is_size(value)]
-    whole, computed, *others = (_fields_of(config_class, values) for values in (stated, given, *wider))
+    whole, computed, *results = (_fields_of(config_class, values) for values in (stated, given, *wider))
     same = [name for name in extra if name in computed and whole.get(name) == computed[name]]
-    return {name for name in same if any(name in other and other[name] != computed[name] for other in others)}
+    return {name for name in same if any(name in wide and wide[name] != computed[name] for wide in results)}
 
 
 def _fields_of(config_class: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -126,7 +126,7 @@ def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
     answer = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
 
     assert (1024, None, None) == (answer.value, answer.bound, answer.rule_of_thumb)  # a rule that knows of memory only is no comparison
-    assert "sequence stops here: T = 1025 is more than C = 1024: this model needs T <= C" in answer.notes
+    assert "sequence stops here: T = 1025 is more than C = 1024: this model needs T <= C: lower T or raise C" in answer.notes
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_a_length_beyond_the_positions_of_a_model_is_flagged(question: str, give
     ("cache", {}), ("training-time", RUN), ("largest-concurrency", {"gpu": "h100-sxm"}), ("tokens-per-second", {"gpu": "h100-sxm"}),
 ])  # fmt: skip
 def test_a_sequence_beyond_the_positions_of_a_model_is_refused(question: str, given: dict[str, Any]) -> None:
-    with pytest.raises(DimensionError, match=r"^T = 4096 is more than C = 1024: this model needs T <= C$"):
+    with pytest.raises(DimensionError, match=r"^T = 4096 is more than C = 1024: this model needs T <= C: lower T or raise C$"):
         ask(question, model="gpt2", T=4096, **given)
 
 

@@ -127,7 +127,7 @@ def test_at_sizes_at_which_the_step_may_run_otherwise_the_model_is_derived() -> 
 
     assert form.covers({"B": 3}) is True
     assert form.covers({"L": 1, "B": 1, "T": 1, "d": 1, "h": 1, "f": 1, "V": 1, "C": 1}) is False
-    with pytest.raises(DimensionError, match=r"^T = 2048 is more than C = 1024: this model needs T <= C$"):
+    with pytest.raises(DimensionError, match=r"^T = 2048 is more than C = 1024: this model needs T <= C: lower T or raise C$"):
         form.quantity("parameters").at(T=2048)
     ones = dict.fromkeys(("L", "B", "T", "d", "h", "f", "V", "C"), 1)
     assert form.quantity("parameters").at(**ones) == (1 + 1) + 3 * 2 + (3 + 3) + (1 + 1) + (1 + 1) + (1 + 1)

@@ -65,7 +65,7 @@ def test_it_says_how_to_make_it_again(tmp_path: Path) -> None:
     words = ["report", "linear", "B=3", "--template", "design-section", "-o", str(tmp_path)]
     assert CliRunner().invoke(cli.napkin, words).exit_code == 0
 
-    assert "\nnapkin report linear -d B=3 --template design-section\n" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "\nnapkin report linear B=3 --template design-section\n" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_largest_parts_of_the_peak_are_a_sentence() -> None:
