@@ -322,7 +322,8 @@ def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:
         _value_of(used, values, f"{name} is declared at most {dim.at_most!r}")
     bound = evaluate(dim.at_most, values)
     if values[name] > bound:
-        ways = " or ".join((f"lower {name}", *(f"raise {limit}" for limit in ordered_names(dim.at_most))))
+        limits = " or ".join(ordered_names(dim.at_most))
+        ways = f"lower {name} or raise {limits}" if limits else f"lower {name}"
         problem = f"{name} = {values[name]} is more than {dim.at_most} = {bound}"
         raise DimensionError(f"{problem}: this model needs {name} <= {dim.at_most}: {ways}")
 

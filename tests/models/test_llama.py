@@ -152,7 +152,7 @@ def test_experts_multiply_as_many_rows_whatever_is_chosen() -> None:
 
 def test_mixtral_refuses_more_experts_per_token_than_experts() -> None:
     """There are E of them."""
-    with pytest.raises(calc.NapkinError, match=r"^e = 9 is more than E = 8: this model needs e <= E$"):
+    with pytest.raises(calc.NapkinError, match=r"^e = 9 is more than E = 8: this model needs e <= E: lower e or raise E$"):
         load("mixtral").sizes({"e": 9})
 
 

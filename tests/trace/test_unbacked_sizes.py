@@ -162,7 +162,8 @@ def test_a_data_dependent_size_can_be_set() -> None:
 
 def test_a_size_above_its_bound_is_refused() -> None:
     """49 of 2*12*2 = 48 choices."""
-    with pytest.raises(DimensionError, match=r"^n1 = 49 is more than B\*T\*e = 48: this model needs n1 <= B\*T\*e$"):
+    why = r"^n1 = 49 is more than B\*T\*e = 48: this model needs n1 <= B\*T\*e: lower n1 or raise B or T or e$"
+    with pytest.raises(DimensionError, match=why):
         derived(experts(), {"n1": 49})
 
 
