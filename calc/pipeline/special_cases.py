@@ -78,7 +78,7 @@ def multiples_needed(
     plan: TracePlan, graph: Graph, analysis: Analysis, *, sizes: Mapping[str, int], certifier: Certifier
 ) -> Refusal | None:
     """The refusal of a ``graph`` with its first certificate that does not hold at the requested ``sizes`` because these are multiples; it
-    names them. Only where one more trace decides that: one in which nothing but divisibility differs.
+    names them. Only where one more trace decides that: one in which no guard but those of divisibility fails, as far as guards can tell.
 
     ``completed`` would come to the same, after all other certificates and one trace for each other guard that fails at ``sizes``.
     """
@@ -112,7 +112,7 @@ class _Completion:
         more = needed.spec.dims
         symbols = {symbol for name, dim in self.spec.dims.items() if more[name] != dim for symbol in ordered_names(self.graph.basis[name])}
         (at,) = with_requested_comparisons(self.graph, self.sizes, symbols)
-        if not all(c.holds_at(at) or divisibility.is_about(c) for c in self.graph.guards):
+        if not all(c.holds_at(at) or c.opaque or divisibility.is_about(c) for c in self.graph.guards):
             return None
         outcome = self.certifier.with_certificate(self.spec, self.graph, self.analysis, at)
         fails = isinstance(outcome, Refusal) and isinstance(outcome.error, CertificateError)

@@ -20,7 +20,7 @@ _BOUNDED = (2, 3)
 class HintRules:
     """How hints are chosen.
 
-    Symbols ``bounded`` by a trip count or a number are no larger than it, and those that bound a number are at least ``least``. With
+    Symbols ``bounded`` by a trip count or a number are no larger than it, and none is smaller than its ``least`` expressions. With
     ``products``, a symbol also exceeds each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products``
     (d exceeds g*k). The symbols of ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers,
     allow: torch specializes equal hints to one symbol, and 1 to a number.
@@ -35,7 +35,7 @@ class HintRules:
     hint_set: int = 0
     shift: int = 0
     following: Callable[[int], int] = sp.nextprime
-    least: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def hints(basis: Basis, sizes: Mapping[str, int], rules: HintRules = HintRules()) -> dict[str, int]:
@@ -61,7 +61,8 @@ def hints(basis: Basis, sizes: Mapping[str, int], rules: HintRules = HintRules()
             nearest = max(last, values[name] - 1, 1)
             primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
             continue
-        at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0, rules.least.get(name, 0) - 1)
+        least = (int(evaluate_text(text, primes)) for text in rules.least.get(name, ()) if set(ordered_names(text)) <= primes.keys())
+        at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0, *(number - 1 for number in least))
         for _ in range(rules.hint_set + 1):
             at = int(rules.following(at))
         primes[name] = at

@@ -36,6 +36,7 @@ _MOST_LOOPS = 3
 _MAY_EXCEED = (TraceError, SizesError)
 # No loop is traced with fewer iterations.
 _MOST_BOUNDED = 3
+_LARGE = 1000  # at which a bound of a product is compared with its symbol
 # torch's messages for two sizes that should be equal: neither is a number, so no trip count is exceeded.
 _UNEQUAL = re.compile(
     r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at"
@@ -107,7 +108,7 @@ class Tracer:
         bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
         if products is None and self.plan.orders_products:
             products = ()
-        rules = HintRules(bounded, products, self.plan.near, least=bounds_of_numbers(dims, self.basis))
+        rules = HintRules(bounded, products, self.plan.near, least=lower_bounds(dims, self.basis))
         return StepSizes(self.basis, hints(self.basis, self.plan.sizes, rules), fixed, tuple(self.trip_count_reads))
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
@@ -280,16 +281,20 @@ def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> d
     return limits
 
 
-def bounds_of_numbers(dims: Mapping[str, Any], basis: Basis) -> dict[str, int]:
-    """Symbols that bound a dimension which is a number here, each with the least value that it may have: ``T <= C - 2`` at 512 is 514."""
-    least: dict[str, int] = {}
+def lower_bounds(dims: Mapping[str, Any], basis: Basis) -> dict[str, list[str]]:
+    """Symbols that bound dimensions which are numbers or products here, each with the expressions that it is no smaller than.
+
+    ``T <= C - 2`` at 512 gives ``512 + 2``; ``T <= C`` in a special case of ``T = d`` gives ``h*k``.
+    """
+    bounds: dict[str, list[str]] = {}
     for name, dim in dims.items():
         bounding = ordered_names(dim.at_most) if dim.at_most else ()
-        number = basis.define.get(name, "")
-        if number.isdigit() and len(bounding) == 1 and bounding[0] in basis.symbols:
-            short = int(number) - int(evaluate(dim.at_most, {bounding[0]: int(number)}))
-            least[bounding[0]] = max(least.get(bounding[0], 0), int(number) + short)
-    return least
+        text = basis.define.get(name, name)
+        if text not in basis.symbols and len(bounding) == 1 and bounding[0] in basis.symbols:
+            number = int(text) if text.isdigit() else _LARGE
+            short = number - int(evaluate(dim.at_most, {bounding[0]: number}))
+            bounds.setdefault(bounding[0], []).append(f"({text}) + ({short})")
+    return bounds
 
 
 # Muon multiplies a matrix from its shorter side, so which of two widths is larger must be as at the requested sizes.

@@ -67,6 +67,8 @@ MADE: dict[str, Made] = {
     "mul, a length by a number": lambda n: torch.full((3,), n, dtype=torch.int32) * torch.full((3,), 5, dtype=torch.int32),
     "floor_divide": lambda n: (torch.full((3,), n) - 1) // 2 + 1,
     "div": lambda n: torch.div(torch.full((3,), n), 2, rounding_mode="floor"),
+    "div, towards zero": lambda n: torch.div(torch.full((3,), n), 2, rounding_mode="trunc"),
+    "div of a negative number": lambda n: torch.div(torch.full((3,), -n), 2, rounding_mode="trunc"),
     "div by a tensor": lambda n: torch.div(torch.full((3,), 7 * n), torch.full((3,), 3), rounding_mode="floor"),
     "permute": lambda n: torch.full((3, n), n).permute(1, 0),
     "transpose": lambda n: torch.full((3, n), n).transpose(0, 1),
@@ -114,7 +116,7 @@ MADE: dict[str, Made] = {
     "all of the same": lambda n: (torch.full((n,), 7) == 7).all(),
 }
 # Of what no rule follows: an axis turned around, and numbers in formats that do not hold them.
-UNKNOWN = {"lt, the other way", "full of a byte", "sum of truths, as truths", "sum of small numbers"}
+UNKNOWN = {"div of a negative number", "lt, the other way", "full of a byte", "sum of truths, as truths", "sum of small numbers"}
 
 
 def known(make: Made) -> tuple[Elements | None, SizeEnv]:

@@ -95,6 +95,61 @@ def test_a_value_of_too_many_elements_is_refused_with_its_line() -> None:
     assert_names_line(error.value, marked, 2)
 
 
+# -- values that repeat ----------------------------------------------------------------------------------------------------
+
+
+def pairs_of(rows: int) -> Tensor:
+    """Truths about each pair of rows, more than are computed one by one."""
+    return (torch.ones(rows)[:, None] > 0) & (torch.ones(rows) > 0)
+
+
+def repeated(x: Tensor) -> Tensor:
+    return x @ x.T @ x if pairs_of(x.shape[0]).all() else x
+
+
+def repeated_in_a_row(x: Tensor) -> Tensor:
+    row = pairs_of(x.shape[0])[3]
+    row[row] = False
+    return x if row.any() else x @ x.T @ x
+
+
+def filled(x: Tensor) -> Tensor:
+    return x @ x.T @ x if torch.ones(x.shape[0], x.shape[0])[7].eq(1).all() else x
+
+
+@pytest.mark.parametrize("of", [repeated, repeated_in_a_row, filled])
+def test_values_that_repeat_are_computed_once_at_any_size(of: Callable[[Tensor], Tensor]) -> None:
+    """Of 25 million pairs each; a row that is written to has its values from then on."""
+    assert 4 * 5003 * 5003 * 7 == derived(of, 5003)["flops.forward.matmul"].value
+
+
+def test_what_is_written_to_one_row_is_not_known_of_the_others() -> None:
+    """They are one number in memory, and the whole is too large for one of each."""
+
+    def marked(x: Tensor) -> Tensor:
+        pairs = pairs_of(x.shape[0])
+        pairs[3] = False
+        return x if pairs[4].all() else -x
+
+    with pytest.raises(DataDependentError) as error:
+        derived(marked, 5003)
+
+    assert_names_line(error.value, marked, 3)
+
+
+def test_a_stride_of_its_own_is_not_taken_of_repeated_values() -> None:
+    """``as_strided`` counts in memory, in which each value is there once."""
+
+    def marked(x: Tensor) -> Tensor:
+        rows = torch.arange(x.shape[0])[:, None].expand(-1, x.shape[0]) + 0
+        return x if rows.as_strided((2, 2), (x.shape[0], 1)).sum() == 2 else x @ x.T @ x
+
+    with pytest.raises(DataDependentError) as error:
+        derived(marked, 5003)
+
+    assert_names_line(error.value, marked, 2)
+
+
 # -- what was overwritten --------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.trace import certificate_sizes
 from calc.trace.hints import HintRules, hints
-from calc.trace.tracer import bounds_of_numbers
+from calc.trace.tracer import lower_bounds
 from tests.checks import failures
 
 
@@ -128,10 +128,46 @@ def test_a_bound_of_a_number_is_no_smaller_than_it() -> None:
     """T is 101 throughout, and at most C - 2: the first prime from 103 on. V is larger than C here too."""
     dims = {"B": Dim(2), "T": Dim(101, at_most="C - 2"), "C": Dim(131), "V": Dim(1000)}
     basis = basis_of(dims, {"T": "101"})
-    least = bounds_of_numbers(dims, basis)
+    least = lower_bounds(dims, basis)
 
-    assert {"C": 103} == least
     assert {"B": 13, "C": 103, "V": 107} == hints(basis, {name: dim.default for name, dim in dims.items()}, HintRules(least=least))
+
+
+def test_a_bound_of_a_product_is_no_smaller_than_it() -> None:
+    """Where T is d, it is h*k: 13*17 at the hints, of which C is at least 2 more. 223 and 227 are the next primes."""
+    width = {"h": Dim(4), "d": Dim(64, multiple_of="h"), "k": Dim("d/h", tied=True)}
+    dims = {**width, "T": Dim(64, at_most="C - 2"), "C": Dim(131), "V": Dim(1000)}
+    basis = basis_of(dims, {"T": "d"})
+    sizes = {"h": 4, "d": 64, "k": 16, "T": 64, "C": 131, "V": 1000}
+
+    assert {"h": 13, "k": 17, "C": 223, "V": 227} == hints(basis, sizes, HintRules(least=lower_bounds(dims, basis)))
+
+
+class Grown(nn.Module):
+    """Adds T rows of a table of C, which is made again where T is more; twice where T is the width."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.proj = nn.Linear(n.d, n.d)
+        self.rows = n.C
+        self.table: Tensor
+        self.register_buffer("table", torch.zeros(n.C, n.d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        T = x.shape[1]
+        table = torch.cat([self.table, self.table]) if self.rows < T else self.table
+        y: Tensor = self.proj(x) + table[:T]
+        return y + table[:T] if x.shape[2] == T else y
+
+
+def test_a_special_case_of_equal_sizes_keeps_to_their_bounds() -> None:
+    """T = d = h*k, and no more than C there, either: else the case would be one in which the table is made again."""
+    dims = {"h": 4, "d": Dim(64, multiple_of="h"), "k": Dim("d/h", tied=True), "B": 1, "T": Dim(64, at_most="C"), "C": 131}
+    spec = Spec("grown", dims, Grown, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum(), may_specialize=(("T",),))
+    derivation = calc.derive(spec, cache=False)
+
+    assert ["the closed forms have a special case where T = d"] == [assumption.expr for assumption in derivation.assumptions]
+    assert [] == failures(calc.check(derivation, h=2, d=10, T=10, C=13))
 
 
 class Rows(nn.Module):

@@ -245,11 +245,12 @@ def _product(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
 
 @element_rule("floor_divide", "div")
 def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
-    """The floor quotient of constant elements, such as a length after a layer with stride 2."""
-    left, right = _plain(given["self"]), _plain(given["other"])
-    if left is None or right is None or left.step or right.step or given.get("rounding_mode", "floor") != "floor" or same(right.first, 0):
+    """The rounded quotient of constant elements, such as a length after a layer with stride 2, or a number of chunks."""
+    left, right, rounding = _plain(given["self"]), _plain(given["other"]), given.get("rounding_mode", "floor")
+    if left is None or right is None or left.step or right.step or rounding is None or same(right.first, 0) or out.dtype not in WHOLE:
         return None
-    return AffineIndex(left.first // right.first) if out.dtype in WHOLE else None
+    down = rounding == "floor" or (left.first >= 0 and right.first > 0)  # "trunc" rounds towards zero
+    return AffineIndex(left.first // right.first) if down else None
 
 
 @element_rule("cumsum")

@@ -3,13 +3,15 @@
 Position ids, causal masks and an optimizer's step counter are such tensors; libraries branch on them
 (``(diff(positions) != 1).any()``), which a fake tensor cannot answer. Each gets a *constant*: the result of the same operator on real
 tensors at the hint sizes. A tensor that depends on parameters or data has none, and a branch on it is refused; a write of such values
-through any view invalidates the constant.
+through any view invalidates the constant. A large tensor whose values repeat along dimensions, such as a padding mask for each pair of
+positions, has each of them once in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -19,10 +21,11 @@ from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
 from calc.trace.source_lines import user_line
 from calc.trace.values.data_dependence import WHOLE, once_per_operator, overwritten
 
-_LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # elements; a mask has one for each pair of positions
+_LARGEST, _LARGEST_WHOLE = 1 << 20, 1 << 24  # elements in memory; a mask has one for each pair of positions
 _RANDOM = torch.Tag.nondeterministic_seeded
 _READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default)
 _FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")}
+_FILLED = {"ones": 0, "zeros": 0, "full": 0, "new_ones": 1, "new_zeros": 1, "new_full": 1}  # operator → position of the sizes
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 
 
@@ -102,21 +105,67 @@ class ConstantPropagation:
         sizes: tuple[Any, ...] = ()
         if func._schema.name in _FILLING and not has_constant_values(args[0]):  # uses the sizes of its first argument, not the values
             sizes, args = tuple(args[0].shape), (self._blank(args[0]), *args[1:])
+        written = tuple(overwritten(func, args, kwargs))
+        for tensor in written:
+            self._copy_repeated(tensor)
         if _is_arbitrary(func) or not _all_constant(args) or not _all_constant(kwargs.values()):
-            for tensor in overwritten(func, args, kwargs):
+            for tensor in written:
                 tensor.untyped_storage().napkin_unknown = True  # type: ignore[attr-defined]  # the attribute is ours, on torch's storage
             return
-        if not self._small(out):
+        real = self._computed(func, args, kwargs, out)
+        if real is None:
             return
-        with no_dispatch():
-            real = func(*tree_map(self._real, args), **{k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()})
         _attach(out, real)
         made_of = self._made_of((args, sizes, tuple(kwargs.values())))
         if made_of:
             results = out if isinstance(out, list | tuple) else (out,)
-            for tensor in (*overwritten(func, args, kwargs), *(t for t in results if isinstance(t, torch.Tensor))):
+            for tensor in (*written, *(t for t in results if isinstance(t, torch.Tensor))):
                 storage = tensor.untyped_storage()
                 storage.napkin_made_of = made_of | getattr(storage, "napkin_made_of", made_of)  # type: ignore[attr-defined]  # as above
+
+    def _copy_repeated(self, written: torch.Tensor) -> None:
+        """Give a tensor that is about to be written to each of its values in memory; its base and its views have no constant from then
+        on, as they do not see what is written."""
+        storage = written.untyped_storage()
+        if not hasattr(storage, "napkin_repeated") or not has_constant_values(written):
+            return
+        storage.napkin_repeated += 1
+        if self._small(written):
+            with no_dispatch():
+                _attach(written, self._real(written).contiguous())
+
+    def _computed(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
+        """What ``func`` returns for real tensors; None where that is too large."""
+        reals = tree_map(self._real, args)
+        options = {k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()}
+        large = isinstance(out, torch.Tensor) and self._hinted_numel(out) > _LARGEST and not func._schema.is_mutable
+        with no_dispatch():
+            if large and (torch.Tag.pointwise in func.tags or func is torch.ops.aten._to_copy.default):
+                return self._elementwise(func, reals, options, out)
+            if func.is_view:
+                return _view(func, reals, options)
+            if self._small(out):
+                return func(*reals, **options)
+            one = _of_one_element(func, reals) if large else None
+            return None if one is None else self._repeated(func(*one, **options), out)
+
+    def _elementwise(self, func: Any, args: tuple[Any, ...], options: Mapping[str, Any], out: torch.Tensor) -> torch.Tensor | None:
+        """The result of an elementwise operator, computed once for all positions that repeat along a dimension; None where the others
+        are too many."""
+        shape = [self._hint(size) for size in out.shape]
+        small = tuple(_once(arg.expand(shape)) if isinstance(arg, torch.Tensor) and arg.dim() else arg for arg in args)
+        axes = zip(*(arg.shape for arg in small if isinstance(arg, torch.Tensor) and arg.dim()), strict=True)
+        if prod(max(axis) for axis in axes) > _most(out.dtype):
+            return None
+        return self._repeated(func(*small, **options), out)
+
+    def _repeated(self, once: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """The values of ``out``, of which ``once`` has each that repeats along a dimension; all in memory if ``out`` is small."""
+        values = once.expand([self._hint(size) for size in out.shape])
+        if self._small(out):
+            return values.contiguous()
+        out.untyped_storage().napkin_repeated = 0  # type: ignore[attr-defined]  # ours, as above
+        return values
 
     def _made_of(self, values: Iterable[Any]) -> frozenset[str]:
         """The symbols that ``values`` depend on: those in symbolic numbers, and those noted on the storages of tensors."""
@@ -183,7 +232,14 @@ def has_constant_values(value: Any) -> bool:
     if constant is None:
         return False
     storage = value.untyped_storage()
-    return constant[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
+    valid: bool = constant[1] == (storage._cdata, _copies(storage)) and not hasattr(storage, "napkin_unknown")
+    return valid
+
+
+def _copies(storage: torch.UntypedStorage) -> int:
+    """How often a tensor with this storage was copied because it was written to and its values repeated in memory."""
+    copies: int = getattr(storage, "napkin_repeated", 0)
+    return copies
 
 
 def constant_values(value: torch.Tensor) -> torch.Tensor | None:
@@ -212,10 +268,40 @@ def note_made_from(out: torch.Tensor, parts: Sequence[Any], constant: bool) -> N
         storage.napkin_unknown = True  # type: ignore[attr-defined]  # ours, as above
 
 
+def _view(func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Views of a constant; None where its values are in memory once for several positions, and only a copy of all has such a view."""
+    if func is torch.ops.aten.as_strided.default and not args[0].is_contiguous():
+        return None
+    try:
+        return func(*args, **options)
+    except RuntimeError:
+        return None
+
+
+def _of_one_element(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments of an operator that makes equal elements, for one element; None for other operators."""
+    name = func._schema.name
+    if name in _FILLING and name.endswith("_like"):
+        return (args[0][(0,) * args[0].dim()], *args[1:])
+    at = _FILLED.get(name.removeprefix("aten::"))
+    return None if at is None else (*args[:at], [], *args[at + 1 :])
+
+
+def _once(x: torch.Tensor) -> torch.Tensor:
+    """``x`` with one index in each dimension along which its values repeat."""
+    x = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
+    for dim in range(x.dim() if x.numel() <= _LARGEST_WHOLE else 0):
+        first = x.narrow(dim, 0, 1)
+        if bool((x == first).all()):
+            x = first
+    return x
+
+
 def _attach(out: Any, real: Any) -> None:
     if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
         if isinstance(out, FakeTensor):
-            out.napkin_constant = real, out.untyped_storage()._cdata  # type: ignore[attr-defined]  # ours, on torch's tensor
+            storage = out.untyped_storage()
+            out.napkin_constant = real, (storage._cdata, _copies(storage))  # type: ignore[attr-defined]  # ours, on torch's tensor
     elif isinstance(out, list | tuple):
         for o, r in zip(out, real, strict=True):
             _attach(o, r)
