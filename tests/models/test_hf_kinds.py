@@ -261,6 +261,14 @@ def test_each_kind_of_class_is_fed_what_it_takes(kind: str, tmp_path: Path) -> N
     assert torch.isfinite(spec.loss(spec.build(n), *inputs))
 
 
+def test_states_and_actions_are_as_wide_as_the_sizes_say(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, next(config for config, _ in KINDS.values() if config["model_type"] == "decision_transformer"))
+    states, actions, *_ = spec.inputs(Sizes(**spec.sizes({"state_dim": 13, "act_dim": 7})))
+
+    assert (13, 7) == (states.shape[2], actions.shape[2])
+
+
+
 def test_a_loss_that_is_not_the_librarys_own_is_said_to_be_another(tmp_path: Path) -> None:
     """A class without a head, boxes that the library would match to objects by the data, and outputs without labels; a forecast and a
     masked autoencoder have their own."""

@@ -167,3 +167,31 @@ def test_towers_whose_vectors_are_multiplied_have_one_width(tmp_path: Path) -> N
     assert ("d", "h", "k") == tuple(siglip[f"vision_{name}"].default for name in ("d", "h", "k"))
     assert all(siglip[f"vision_{name}"].tied for name in ("d", "h", "k"))
     assert 48 == clip["vision_d"].default
+
+
+def test_a_size_that_is_the_width_of_what_another_part_returns_is_tied_to_it(tmp_path: Path) -> None:
+    """The decoder of TrOCR reads its encoder's vectors, and has a field for their width. 40 is also a width of its own there."""
+    seeing = {"model_type": "vit", "hidden_size": 40, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 44}
+    reading = {"model_type": "trocr", "d_model": 48, "decoder_attention_heads": 4, "decoder_layers": 2, "decoder_ffn_dim": 40}
+    parts = {
+        "encoder": seeing | {"image_size": 32, "patch_size": 16},
+        "decoder": reading | {"cross_attention_hidden_size": 40, "vocab_size": 97, "max_position_embeddings": 64, "is_decoder": True},
+    }
+    ids = {"decoder_start_token_id": 2, "pad_token_id": 1}
+    spec = spec_of(tmp_path, {"model_type": "vision-encoder-decoder", "architectures": ["VisionEncoderDecoderModel"], **parts, **ids})
+
+    assert "encoder_d" == spec.dims["cross_attention_hidden_size"].default
+    assert 40 == spec.dims["f"].default
+    assert {} == dict(calc.derive(spec, cache=False, optimizer="sgd").specialization_reasons)
+
+
+def test_a_depth_of_which_layers_have_numbers_is_a_number(tmp_path: Path) -> None:
+    """Depth Anything reads the layers 1 to 4 of its backbone, so that it has no fewer; all widths are symbols."""
+    layers = [f"stage{i}" for i in (1, 2, 3, 4)]
+    backbone = {"model_type": "dinov2", "hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 4, "out_features": layers}
+    widths = {"reassemble_hidden_size": 24, "neck_hidden_sizes": [4, 8, 12, 16], "fusion_hidden_size": 8, "head_hidden_size": 6}
+    config = {"model_type": "depth_anything", "architectures": ["DepthAnythingForDepthEstimation"], "patch_size": 14, **widths}
+    seen = {"image_size": 28, "patch_size": 14, "reshape_hidden_states": False}
+    spec = spec_of(tmp_path, config | {"backbone_config": backbone | seen})
+
+    assert ("backbone_L" in spec.dims, spec.dims["reassemble_hidden_size"].default) == (False, "backbone_d")

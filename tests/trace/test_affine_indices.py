@@ -57,6 +57,9 @@ MADE: dict[str, Made] = {
     "select before the axis": lambda n: torch.arange(n).expand(5, n)[3],
     "cat": lambda n: torch.cat([torch.arange(n)[:1] - 1, torch.arange(n)]),
     "cat of numbers": lambda n: torch.cat([torch.full((n,), 7), torch.full((3,), 7)]),
+    "stack": lambda n: torch.stack((torch.full((n,), 7), torch.full((n,), 7)), 1),
+    "stack of different numbers": lambda n: torch.stack((torch.full((n,), 7), torch.full((n,), 8))),
+    "stack of a range": lambda n: torch.stack((torch.arange(n), torch.arange(n))),
     "add": lambda n: torch.arange(n) + 5,
     "add of two": lambda n: torch.arange(n) + torch.arange(3, n + 3)[None],
     "add to one number": lambda n: torch.full((1, 1), 4) + torch.arange(n)[:, None],
@@ -116,7 +119,15 @@ MADE: dict[str, Made] = {
     "all of the same": lambda n: (torch.full((n,), 7) == 7).all(),
 }
 # Of what no rule follows: an axis turned around, and numbers in formats that do not hold them.
-UNKNOWN = {"div of a negative number", "lt, the other way", "full of a byte", "sum of truths, as truths", "sum of small numbers"}
+UNKNOWN = {
+    "stack of different numbers",
+    "stack of a range",
+    "div of a negative number",
+    "lt, the other way",
+    "full of a byte",
+    "sum of truths, as truths",
+    "sum of small numbers",
+}
 
 
 def known(make: Made) -> tuple[Elements | None, SizeEnv]:

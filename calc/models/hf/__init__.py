@@ -7,6 +7,7 @@ The module is the library's own class, built as ``cls(config)``. This package ad
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
@@ -114,7 +115,7 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
     layers = pattern_of(own, text, depth, module) if "L" in fields else None
-    inner |= {} if "L" in fields else _with_its_depth(towers, module)
+    inner |= {} if "L" in fields else _with_its_depth(source, towers, module)
     layout = ConfigLayout(fields, layers, home, inner, pair_lists(own, text, fields))
     unused = without_effect(source, layout, text)
     layout = replace(layout, fields={name: fields[name] for name in fields if name not in unused})
@@ -127,9 +128,9 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     return layout, dims, (*task.notes, *notes, *of_fields, *(numbers if towers else ()))
 
 
-def _with_its_depth(towers: Mapping[str, tuple[Source, Any, str]], module: Any) -> dict[str, ConfigLayout]:
-    """The layout of the only nested config with a depth, that depth among its dimensions, by prefix; empty if its layers do not repeat or
-    there are several."""
+def _with_its_depth(source: Source, towers: Mapping[str, tuple[Source, Any, str]], module: Any) -> dict[str, ConfigLayout]:
+    """The layout of the only nested config with a depth, that depth among its dimensions, by prefix; empty if its layers do not repeat, if
+    other fields name layers by their numbers, so that there are no fewer, or if there are several."""
     layouts = {prefix: layout_of(part, config) for prefix, (part, config, _) in towers.items()}
     deep = [prefix for prefix, fields in layouts.items() if "L" in fields]
     if len(deep) != 1:
@@ -137,7 +138,17 @@ def _with_its_depth(towers: Mapping[str, tuple[Source, Any, str]], module: Any) 
     part, config, name = towers[deep[0]]
     fields = layouts[deep[0]]
     layers = pattern_of(part, config, config.__dict__[fields["L"][0]], module)
-    return {} if layers is None else {deep[0]: ConfigLayout(fields, layers, name)}
+    layout = ConfigLayout(fields, layers, name)
+    return {} if layers is None or not _is_built(source, layout.changes(Sizes(L=layers.irregular + layers.period))) else {deep[0]: layout}
+
+
+def _is_built(source: Source, changes: Mapping[str, Any]) -> bool:
+    """Whether the class can be built with these values of its config's fields."""
+    try:
+        without_memory(source, source.config(changes))
+    except Exception:  # the class may raise anything at values that it does not support
+        return False
+    return True
 
 
 def _after_padding(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], module: Any) -> dict[str, Dim]:
@@ -197,26 +208,33 @@ def _shared_width(source: Source, task: Task, layout: ConfigLayout, dims: Mappin
 
 
 def _equal_towers(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
-    """The width and the heads of another tower as those of the text, where they are equal and the class runs with no other width: it
-    multiplies the vectors of both towers."""
+    """Dimensions that equal the width of a tower, or the tower's that equal those of the text, where the class runs with no others."""
     towers = [name[:-1] for name in dims if name.endswith("_d") and f"{name[:-1]}h" in dims]
-    equal = [tower for tower in towers if all(n in dims and dims[tower + n].default == dims[n].default for n in ("d", "h"))]
     sizes = _own_sizes(dims)
-    if not sizes:
-        return {}
     made: dict[str, Dim] = {}
-    for tower in equal:
+    for tower in towers if sizes else ():
         narrow = _narrow(sizes, layout, dims)
-        alike = narrow | {tower + n: narrow[n] for n in ("d", "h")}
-        small = {**task.small(config), **_free(alike, dims)}
-        apart = small | {f"{tower}d": 2 * narrow["d"]}
-        if not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small):
-            shared = [n for n in ("d", "h", "k") if n in dims and tower + n in dims]
-            made |= {tower + n: replace(dims[tower + n], default=n, tied=True, multiple_of=None, because=_EQUAL) for n in shared}
+        small = {**task.small(config), **_free(narrow | {tower + n: narrow[n] for n in ("d", "h")}, dims)}
+        runs = functools.partial(_runs, source, task, layout, dims)
+        if all(n in dims and dims[tower + n].default == dims[n].default for n in ("d", "h")):
+            if not runs({**small, f"{tower}d": 2 * narrow["d"]}) and runs(small):
+                shared = [n for n in ("d", "h", "k") if n in dims and tower + n in dims]
+                made |= {tower + n: replace(dims[tower + n], default=n, tied=True, multiple_of=None, because=_EQUAL) for n in shared}
+            continue
+        for name in _read_elsewhere(dims, sizes, tower):
+            if not runs({**small, name: 2 * narrow["d"]}) and runs({**small, name: narrow["d"]}):
+                made[name] = replace(dims[name], default=f"{tower}d", tied=True, because=_OF_TOWER)
     return made
 
 
+def _read_elsewhere(dims: Mapping[str, Dim], sizes: Mapping[str, int], tower: str) -> list[str]:
+    """Sizes that have no letter and may be the width of a tower, which another part reads."""
+    own = (name for name in dims if name not in (*FIELDS.dimensions, "B", "T", "S", "N") and not name.startswith(tower))
+    return [name for name in own if not dims[name].tied and sizes[name] == sizes[f"{tower}d"]]
+
+
 _EQUAL = "the class multiplies the vectors of both towers"
+_OF_TOWER = "it is the width of what that part returns"
 
 
 def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:

@@ -220,7 +220,7 @@ def _each_step(width: str) -> Callable[[Any, Any, Any], Any]:
     def make(n: Any, _: Any, config: Any) -> Any:
         import torch
 
-        return torch.randn(n.B, n.T, getattr(config, width) if width else 1)
+        return torch.randn(n.B, n.T, getattr(n, width, getattr(config, width)) if width else 1)
 
     return make
 

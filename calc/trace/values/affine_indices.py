@@ -214,6 +214,14 @@ def _joined(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _rising(first, step, axis, out.shape[axis])
 
 
+@element_rule("stack")
+def _stacked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    """Equal elements remain equal along a new axis."""
+    first, *others = (_plain(t) for t in given["tensors"])
+    alike = all(piece is not None and not piece.step and first is not None and same(piece.first, first.first) for piece in others)
+    return first if first is not None and not first.step and alike else None
+
+
 @element_rule("add")
 def _sum(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _of_both(given, 1) if out.dtype is not torch.bool else None
