@@ -67,8 +67,10 @@ class Assumption:
 
 
 def assumed(assumptions: Iterable[Assumption], sizes: Mapping[str, int], in_case: bool) -> tuple[Assumption, ...]:
-    """The assumptions as they are true at all ``sizes``: that there is a special case only where it is in force (``in_case``)."""
-    return tuple(a.at(sizes) for a in assumptions if in_case or a.kind != SPECIAL_CASE)
+    """The assumptions as they are true at all ``sizes``. ``in_case`` where a special case is in force: that there is one, and no guard of
+    the general graph that fails there, since another graph was traced for it."""
+    true_here = ((a, a.at(sizes)) for a in assumptions if in_case or a.kind != SPECIAL_CASE)
+    return tuple(stated for a, stated in true_here if not in_case or stated is a)
 
 
 def has_remainder(text: str) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import calc
 from calc.dimensions import Dim
-from calc.graph.guards import Assumption, TracedDim
+from calc.graph.guards import BRANCH, SPECIAL_CASE, Assumption, TracedDim, assumed
 from calc.graph.unbacked_sizes import assumptions
 from calc.spec import Spec
 from calc.symbolic.exact import holds
@@ -104,3 +104,13 @@ def test_a_size_that_the_trace_splits_is_stated_whole() -> None:
     spec = Spec("halved", dims, Halved, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
 
     assert ["d <= 256"] == [a.expr for a in calc.derive(spec).assumptions if "256" in a.expr]
+
+
+def test_no_guard_of_the_general_graph_that_fails_in_a_special_case_is_stated_there() -> None:
+    """Another graph was traced for the case. Where none is in force, the guard is stated as it is, and a certificate covers it."""
+    case = Assumption("the closed forms have a special case where T = 4", "a branch", SPECIAL_CASE)
+    stated = (Assumption("T >= 5", "a branch", BRANCH), Assumption("d >= 3", "a branch", BRANCH), case)
+    inside, outside = (assumed(stated, {"T": 4, "d": 8}, in_case) for in_case in (True, False))
+
+    assert ["d >= 3", case.expr] == [a.expr for a in inside]
+    assert ["not (T >= 5)", "d >= 3"] == [a.expr for a in outside]

@@ -136,6 +136,8 @@ class ConstantPropagation:
 
     def _computed(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
         """What ``func`` returns for real tensors; None where that is too large."""
+        if _counts_in_memory(func) and any(hasattr(t.untyped_storage(), "napkin_repeated") for t in args if isinstance(t, torch.Tensor)):
+            return None
         reals = tree_map(self._real, args)
         options = {k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()}
         large = isinstance(out, torch.Tensor) and self._hinted_numel(out) > _LARGEST and not func._schema.is_mutable
@@ -217,6 +219,12 @@ def _is_arbitrary(func: Any) -> bool:
     return _RANDOM in func.tags or func._schema.name in _UNSET
 
 
+@once_per_operator
+def _counts_in_memory(func: Any) -> bool:
+    """Whether the values of the result depend on where those of an argument are in memory: on its strides."""
+    return "strided" in func._schema.name or func._schema.name == "aten::_reshape_alias"
+
+
 def _all_constant(values: Iterable[Any]) -> bool:
     """Whether every tensor in ``values`` is real or has a constant."""
     return all(
@@ -270,8 +278,6 @@ def note_made_from(out: torch.Tensor, parts: Sequence[Any], constant: bool) -> N
 
 def _view(func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """Views of a constant; None where its values are in memory once for several positions, and only a copy of all has such a view."""
-    if func is torch.ops.aten.as_strided.default and not args[0].is_contiguous():
-        return None
     try:
         return func(*args, **options)
     except RuntimeError:
