@@ -142,15 +142,18 @@ class OtherSizes:
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
         """Of ``free``, the dimensions that are too small at all ``sizes`` for the step to run as in the derivation, each with the smallest
-        sufficient value: trip counts, and sizes that the step compares with a number."""
+        sufficient value: trip counts, and sizes that the step compares with a number. Multiples of these are raised with them."""
         special = self.traced.graph.special_case_at(self.derivation.sizes)
         graph = self.traced.graph if special is None else special.graph
         basis, counts = graph.as_basis(), [trace.sizes for trace in graph.traces]
         small, own = basis.values(sizes), basis.values(self.derivation.sizes)
         enough = {n: fewest(counts, n) for n in graph.loops if basis.dimension(n) in free and small[n] < fewest(counts, n)}
-        changed = enough | _above_limits(graph, small | enough, {n: size for n, size in own.items() if basis.dimension(n) in free})
+        made_of = {n: {dim.name for dim in graph.dims if not dim.tied and n in ordered_names(graph.basis[dim.name])} for n in own}
+        may = {n: size for n, size in own.items() if basis.dimension(n) in free and made_of[n] <= {*free}}
+        changed = enough | _above_limits(graph, small | enough, may)
         raised = basis.sizes(small | changed)
-        return {basis.dimension(name): raised[basis.dimension(name)] for name in changed}
+        moved = {basis.dimension(n) for n in changed}.union(*(made_of[n] for n in changed if n not in graph.loops))
+        return {name: size for name, size in raised.items() if name in moved}
 
 
 # A longer sequence than this takes more than seconds to run.

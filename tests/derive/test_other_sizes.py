@@ -178,3 +178,26 @@ def test_doubling_a_size_into_another_case_says_so_and_traces_nothing() -> None:
     ones = derive(spec(alone, B=1))
     (batch,) = [doubling for doubling in sensitivity.doublings(ones, "memory.peak") if doubling.dim == "B"]
     assert batch.factor == Fraction(ones["memory.peak"].at(B=2), ones["memory.peak"].value)
+
+
+class TwoWidths(nn.Module):
+    """From one width to another, unless both are equal."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.to_other, self.same = nn.Linear(n.d, n.e), n.d == n.e
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.to_other(x)
+        return x if self.same else y
+
+
+def test_a_size_that_is_raised_takes_its_multiples_along() -> None:
+    """At 2 heads of 8 each both widths are 16, another step: 3 heads of the second width, 24, are the fewest."""
+    heads = {"h": 4, "m": 6, "k": Dim("d/h", tied=True), "p": Dim("e/m", tied=True)}
+    dims = {"B": 3, **heads, "d": Dim(64, multiple_of="h"), "e": Dim(96, multiple_of="m")}
+    two = Spec("two widths", dims, TwoWidths, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation, at = calc.derive(two, cache=False, optimizer="sgd"), two.sizes({"h": 2, "d": 16, "m": 2, "e": 16})
+
+    assert {"h": 3, "d": 24} == derivation.usual(at, ["h", "d"])
+    assert {} == derivation.usual(at, ["h"])
