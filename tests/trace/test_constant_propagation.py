@@ -159,6 +159,19 @@ def test_strides_of_its_own_are_not_taken_of_repeated_values(made: Callable[[], 
     assert_is_data(marked, 1)
 
 
+def in_another_order(x: Tensor) -> Tensor:
+    """What is elementwise of a transposed matrix is in its order: the second number in memory is 2, that of the second row 5001."""
+    rows = torch.arange(x.shape[0])
+    pairs = (rows[:, None] * 5000 + rows).t() + 1
+    return x if pairs.as_strided((2,), (1,))[1] > 1000 else x @ x.T @ x
+
+
+@pytest.mark.parametrize("rows", [29, 1201])
+def test_large_results_are_in_memory_in_the_order_of_the_real_ones(rows: int) -> None:
+    """1201 is above the number of elements from which repetitions are looked for."""
+    assert 4 * rows * rows * 7 == derived(in_another_order, rows)["flops.forward.matmul"].value
+
+
 # -- what was overwritten --------------------------------------------------------------------------------------------------
 
 

@@ -162,10 +162,11 @@ class ConstantPropagation:
         return self._repeated(func(*small, **options), out)
 
     def _repeated(self, once: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """The values of ``out``, of which ``once`` has each that repeats along a dimension; all in memory if ``out`` is small."""
+        """The values of ``out``, of which ``once`` has each that repeats along a dimension; all in memory if ``out`` is small, in the same
+        order there: ``as_strided`` counts in it."""
         values = once.expand([self._hint(size) for size in out.shape])
         if self._small(out):
-            return values.contiguous()
+            return torch.empty_strided(values.shape, [self._hint(stride) for stride in out.stride()], dtype=values.dtype).copy_(values)
         out.untyped_storage().napkin_repeated = 0  # type: ignore[attr-defined]  # ours, as above
         return values
 
