@@ -238,15 +238,6 @@ def _at(message: str | Failure, where: str) -> Failure:
     return replace(message if isinstance(message, Failure) else Failure(message), where=where)
 
 
-class NoPeakError(TraceError):
-    """The peak of live bytes has no closed form in ``dimension``, a trip count: which iteration needs most depends on other sizes."""
-
-    def __init__(self, dimension: str, where: str, message: str | Failure) -> None:
-        super().__init__(_at(message, where))
-        self.dimension = dimension
-        self.where = where
-
-
 class SpecializationError(TraceError):
     """A dimension was read as a concrete number, so the trace has no closed form in it.
 

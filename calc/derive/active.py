@@ -11,11 +11,12 @@ the head (Kaplan et al. 2020, arXiv 2001.08361, section 2.1: N leaves out embedd
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.graph.step import Op, Size, StepTrace, Tensor
+from calc.derive.output_heads import last_matrices
+from calc.graph.step import Op, Size, StepTrace, Tensor, tensors
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.parser import free_names
 
@@ -70,8 +71,8 @@ class ActiveElements:
 
 @dataclass(frozen=True, slots=True)
 class ParameterUse:
-    """``active`` by parameter name; ``embeddings`` are the tables that are looked up, and matrices of the sizes of the table of the input
-    ids, which give the scores of the next id (the output embedding). ``reason``: why active is unknown.
+    """``active`` by parameter name; ``embeddings`` are the tables that are looked up, and last matrices of the sizes of the table of the
+    input ids, which give the scores of the next id (the output embedding). ``reason``: why active is unknown.
 
     ``tables`` are those that are looked up. ``names`` of parameters by storage; ``copies``: storages of parameters and of their casts and
     copies, each with the parameter's storage.
@@ -255,7 +256,7 @@ class _Flow:
             routed |= self._of_loop([use for use in uses if use.parameter not in self._whole], shapes)
         active = {name: ActiveElements(routed.get(s, shapes[s] or (1,)), s in routed) for s, name in names.items()}
         vocabulary = {frozenset(shapes[s]) for s, by_input in self._tables.items() if by_input}
-        heads = (s for s in names if len(shapes[s]) == 2 and frozenset(shapes[s]) in vocabulary)
+        heads = (s for s in last_matrices(self.trace) if len(shapes[s]) == 2 and frozenset(shapes[s]) in vocabulary)
         embeddings = frozenset(names[s] for s in (*self._tables, *heads))
         tables = frozenset(names[s] for s in self._tables)
         return ParameterUse(active, embeddings, min(self._reasons, default=""), tables, names, self._copies)
@@ -287,15 +288,6 @@ class _Flow:
         shapes = [list(group.values()) for group in owners.values()]
         separate = sum(map(len, owners.values())) == len({p for group in owners.values() for p in group})
         return separate and len(owners) == choice.number and all(own == shapes[0] for own in shapes)
-
-
-def tensors(values: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, in order."""
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, tuple):
-            yield from tensors(value)
 
 
 def _quotient(a: Any, b: Any) -> Any | None:

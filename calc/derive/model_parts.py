@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from calc.derive.active import CHOOSING, TABLES, ParameterUse, tensors
+from calc.derive.active import CHOOSING, TABLES, ParameterUse
 from calc.derive.backward_matmuls import ForwardMatmuls, differentiated
 from calc.derive.names import AddendLabel, WorkKind
 from calc.derive.part_names import (
@@ -42,7 +42,7 @@ from calc.derive.part_names import (
     SOFTMAX,
 )
 from calc.graph.step import LOSS as LOSS_PATH
-from calc.graph.step import RECOMPUTED, Op, Saved, StepTrace, Tensor
+from calc.graph.step import RECOMPUTED, Op, Saved, StepTrace, Tensor, tensors
 from calc.rules.registry import Cost
 
 # A part by module path: which one is known when the paths of all traces are.

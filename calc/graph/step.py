@@ -6,7 +6,7 @@ every size is an ``int`` or the text of an expression in the *basis* symbols, e.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,15 @@ class Tensor:
     shape: tuple[Size, ...]
     dtype: str
     distinct: Size
+
+
+def tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors in nested tuples, in order."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, tuple):
+            yield from tensors(value)
 
 
 @dataclass(frozen=True, slots=True)

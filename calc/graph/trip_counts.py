@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 Counts = tuple[int, ...]
 
 # Trip counts by attempt: of the only loop ...
-_ALONE: tuple[Counts, ...] = ((3, 4), (5, 6), (7, 8), (3, 4, 5), (3, 4, 5, 6), (5, 6, 7))
+_ALONE: tuple[Counts, ...] = ((3, 4), (5, 6), (7, 8), (3, 4, 5), (3, 4, 5, 6), (5, 6, 7), (9, 10, 11))
 # ... and those of the outermost loop and of the others.
 _NESTED: tuple[tuple[Counts, Counts], ...] = (
     ((3, 4), (6, 7)),
     ((3, 4), (8, 9)),
     ((5, 6), (8, 9)),
     ((3, 4), (6, 7, 8)),
+    ((3, 4), (9, 10, 11)),
     ((3, 4, 5), (6, 7, 8)),
     ((3, 4, 5), (6, 7, 8, 9)),
 )

@@ -44,6 +44,7 @@ class ParameterWatch(TorchDispatchMode):
         self._chosen = False
         self._choices: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._because = ""
+        self._last = _LastMatrices(run)
 
     def __enter__(self) -> Any:
         self._forwards += 1
@@ -54,6 +55,7 @@ class ParameterWatch(TorchDispatchMode):
             return decomposed(self, func, args, kwargs)
         operands = list(tensors_in([*args, *(kwargs or {}).values()]))
         outputs = func(*args, **(kwargs or {}))
+        self._last.note(operands, tensors_in(outputs))
         if not any(_key(out) == _key(t) for out in tensors_in(outputs) for t in operands):  # no view
             self._note(str(func), operands)
             chooses = str(func).startswith(_CHOICES) and operands[0].is_floating_point()  # and no lengths that are sorted
@@ -89,7 +91,7 @@ class ParameterWatch(TorchDispatchMode):
     def readings(self, unbacked_sizes: Mapping[str, Iterable[int]]) -> dict[str, Reading]:
         """``parameters.active`` and ``parameters.non_embedding``; ``unbacked_sizes`` are the data-dependent sizes of the run."""
         vocabulary = {frozenset(self._shapes[key]) for key, by_input in self._tables.items() if by_input}
-        heads = (key for key, shape in self._shapes.items() if len(shape) == 2 and frozenset(shape) in vocabulary)
+        heads = (key for key in self._last.matrices() if len(self._shapes[key]) == 2 and frozenset(self._shapes[key]) in vocabulary)
         embeddings = {*self._tables, *heads}
         others = sum(elements for key, elements in self._parameters.items() if key not in embeddings)
         unclear = "an index or a data-dependent size may come from a choice: a run does not show what belongs to a token"
@@ -107,6 +109,45 @@ class ParameterWatch(TorchDispatchMode):
             return Reading(None, INSTRUMENT, because)
         each = {key: elements // tokens for key, elements in picked.items()}
         return Reading(sum(min(elements, each.get(key, elements)) for key, elements in self._parameters.items()), INSTRUMENT)
+
+
+class _LastMatrices:
+    """The matrices of parameters that no other follows on the way from the inputs to the loss: a table's sizes alone make no head, a square
+    projection has them where V = d."""
+
+    def __init__(self, run: Training) -> None:
+        self._before: dict[int, tuple[bool, set[int]]] = {_key(t): (True, set()) for t in tensors_in(run.inputs)}
+        self._before |= {_key(p): (False, {_key(p)}) for p in run.module.parameters() if p.squeeze().dim() > 1}
+        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._used: set[int] = set()
+        self._not_last: set[int] = set()
+
+    def note(self, operands: Iterable[Tensor], results: Iterable[Tensor]) -> None:
+        """An operator of ``operands``: of each storage ``_before`` says whether an input is in it, and the matrices last met."""
+        of = [self._before[key] for key in map(_key, operands) if key in self._before]
+        data = set().union(*(matrices for by_input, matrices in of if by_input))
+        own = set().union(*(matrices for by_input, matrices in of if not by_input))
+        by_input = any(by_input for by_input, _ in of)
+        if by_input and own:
+            self._used |= own
+            self._not_last |= data - own
+        for result in results if of else ():
+            self._mark(result, (by_input, own or data))
+
+    def _mark(self, tensor: Tensor, mark: tuple[bool, set[int]]) -> None:
+        key = _key(tensor)
+        if key not in self._alive and key in self._before:  # an input or a parameter
+            return
+        self._before[key] = mark
+        self._alive[key] = weakref.ref(tensor.untyped_storage(), lambda _: self._forget(key))
+
+    def _forget(self, key: int) -> None:
+        self._alive.pop(key, None)
+        self._before.pop(key, None)
+
+    def matrices(self) -> set[int]:
+        """Keys of the last matrices of the forwards so far."""
+        return self._used - self._not_last
 
 
 def _key(tensor: Tensor) -> int:

@@ -14,7 +14,6 @@ from calc.errors import (
     CertificateError,
     Failure,
     NapkinError,
-    NoPeakError,
     OtherPathError,
     SizesError,
     SpecError,
@@ -265,8 +264,9 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
         message = Failure(statement, f"{spec.name}: ", details, where=where)
         if name in widths and name not in spec.may_unroll:
             return _of(failure, OtherPathError(message, divides=False))
-        no_peak = tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll
-        return _of(failure, (NoPeakError if no_peak else SpecializationError)(name, where, message))
+        if tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll:
+            return failure
+        return _of(failure, SpecializationError(name, where, message))
     return failure
 
 

@@ -10,7 +10,6 @@ from calc.errors import (
     CertificateError,
     DataDependentError,
     NapkinError,
-    NoPeakError,
     OtherPathError,
     ReadByTorchError,
     SizesError,
@@ -23,7 +22,7 @@ from calc.graph.basis import basis_of
 from calc.graph.guards import Guard
 from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
-from calc.pipeline.depth import is_of_peaks, own_error, reads_of_trip_counts
+from calc.pipeline.depth import is_of_peaks, own_error, reads_of_trip_counts, tells_no_peak
 from calc.spec import Spec
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
@@ -209,12 +208,11 @@ def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
 
 def _to_specialize(spec: Spec, specialized: Mapping[str, str], error: TraceError) -> dict[str, str]:
     """Further dimensions to specialize after ``error``, each with the reason: the one it names, else the next allowed set."""
+    if isinstance(error, CertificateError) and is_of_peaks(error):
+        counts = [name for name in spec.trip_counts if name not in specialized]
+        if counts or tells_no_peak(error):  # without a declared depth, peaks alone have no closed form: nothing becomes a number for them
+            return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(spec.trip_counts))
     why = _SYMBOLIC.format(error.failure.why) if isinstance(error, SizesError) and error.said else error.failure.why
-    if isinstance(error, NoPeakError) and error.dimension not in specialized:
-        return dict.fromkeys(with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
-    counts = [name for name in spec.trip_counts if name not in specialized]
-    if counts and isinstance(error, CertificateError) and is_of_peaks(error):
-        return dict.fromkeys(with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"trip_counts={spec.trip_counts} of the spec"))
     may = {name for names in spec.may_specialize for name in names}
     causes = error.causes if isinstance(error, SizesError) else {error.dimension} if isinstance(error, SpecializationError) else set()
     said = divisibility.said_by(error)
@@ -238,8 +236,11 @@ def _dividend(spec: Spec, name: str) -> str:
     return divided[0] if dim.tied and divided and divided[0] in spec.dimensions else name
 
 
+_NO_PEAK = (
+    "read as a number at trip_counts={} of the spec, and the peak of live bytes has no closed form in it: which iteration needs most"
+    " depends on other sizes"
+)
 _SYMBOLIC = "under symbolic tracing it {}"
-_NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"
 
 
 def with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
@@ -269,14 +270,14 @@ def specialized_too_soon(plan: TracePlan) -> list[list[str]]:
     ]
     lines = [error.line if isinstance(error, TraceError) else "" for _, error in taken]
     ineffective = [names for (names, _), line, following in zip(taken, lines, lines[1:], strict=False) if line and line == following]
-    counts = [names for names, error in taken if isinstance(error, NoPeakError | CertificateError)]
+    counts = [names for names, error in taken if isinstance(error, CertificateError)]
     beside = [[name] for names, error in taken[-1:] if not _names_its_cause(error) for name in _one_by_one(plan.spec, names)]
     return [*ineffective, *counts[:-1], *beside]
 
 
 def _names_its_cause(error: NapkinError) -> bool:
     """Whether the dimensions that were specialized after ``error`` are those that it is about."""
-    return isinstance(error, SpecializationError | NoPeakError | CertificateError)
+    return isinstance(error, SpecializationError | CertificateError)
 
 
 def _one_by_one(spec: Spec, names: Sequence[str]) -> list[str]:

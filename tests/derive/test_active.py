@@ -105,6 +105,37 @@ def test_the_rows_of_a_grouped_matmul_are_measured() -> None:
     assert verdict.derived == verdict.measured == d * E + e * d * f
 
 
+class Square(nn.Module):
+    """A vocabulary of as many words as the model is wide: every matrix has the sizes of the table. ``weight`` makes what multiplies."""
+
+    def __init__(self, n: Any, weight: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.table, self.first, self.second = nn.Embedding(n.V, n.d), nn.Linear(n.d, n.d), nn.Linear(n.d, n.d)
+        self.head, self.weight = nn.Linear(n.d, n.V), weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.table(ids)
+        for layer in (self.first, self.second):
+            x = x + F.linear(x, self.weight(layer.weight), layer.bias)
+        return F.linear(x, self.weight(self.head.weight), self.head.bias)
+
+
+@pytest.mark.parametrize("weight", [lambda w: w, lambda w: (w * 16).round() / 16, lambda w: w.to(torch.bfloat16).float()])
+def test_a_matrix_of_the_sizes_of_the_table_is_a_head_only_where_no_other_follows(weight: Callable[[Tensor], Tensor]) -> None:
+    """Two layers and the bias of the head are left, whether V = d or not and whatever is computed of a weight before it multiplies."""
+    spec = Spec(
+        "square",
+        {"B": 3, "T": 11, "d": 7, "V": 7},
+        lambda n: Square(n, weight),
+        lambda n: (torch.randint(n.V, (n.B, n.T)),),
+        lambda module, ids: module(ids).sum(),
+    )
+    derivation = calc.derive(spec, cache=False, mode="infer")
+
+    assert derivation["parameters.non_embedding"].text == "2*d**2 + 2*d + V"
+    assert calc.check(derivation)["parameters.non_embedding"].verdict == EXACT
+
+
 class Words(nn.Module):
     """Words and positions from tables, a layer, and a head that is the table of words if it is ``tied``."""
 

@@ -24,7 +24,7 @@ from tests.gallery.entries import ENTRIES, FOLDER
 pytestmark = pytest.mark.slow
 NAMES = [entry.name for entry in ENTRIES if entry.words]
 SUFFIXES = (".md", ".html", ".json")
-AT_RANDOM = 8
+AT_RANDOM = 10
 """Of each file; of those inside its inputs, each of which has texts made for it, as many as fall among them and two besides."""
 
 

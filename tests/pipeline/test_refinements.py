@@ -414,6 +414,15 @@ def test_a_peak_between_iterations_specializes_the_trip_count_and_no_width() -> 
     assert [*first.specialized] == ["L"]
 
 
+def test_a_peak_between_iterations_of_a_loop_that_was_read_makes_no_size_a_number() -> None:
+    """The peaks alone are unknown then: everything else has its closed form in the trip count."""
+    looped = replace(spec(repeated, L=9), may_specialize=(("d",), ("L",)))
+    following = _refined_by(CertificateError("memory.peak", "between"), plan=replace(PLAN, spec=looped, given=looped))
+
+    assert isinstance(following, TracePlan)
+    assert ({}, {"memory.peak": "between"}) == (following.specialized, following.spec.unknown)
+
+
 def test_a_peak_that_differs_from_a_trace_specializes_the_trip_count_and_no_width() -> None:
     """Where peaks alone are wrong, which iteration needs most is what differs; where saved bytes are wrong as well, it may be anything."""
     layers = replace(spec(repeated, L=9), trip_counts=("L",), may_specialize=(("d",), ("L",)))

@@ -334,3 +334,25 @@ def test_overwritten_positions_have_no_facts() -> None:
         return positions
 
     assert known(changed)[0] is None
+
+
+class Truthful(nn.Module):
+    """Asks whether a length, computed from positions, is one: ``if length:`` makes a truth value of a tensor."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = torch.arange(x.shape[1]).max() + 1
+        y: Tensor = self.layer(x) if length else x
+        return y
+
+
+def test_the_truth_value_of_a_length_in_a_tensor_is_a_guard_and_no_number() -> None:
+    """The length stays a symbol, and no loop count."""
+    s = Spec("truthful", {"B": 2, "T": 11, "d": 7}, Truthful, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert derivation["flops.forward.matmul"].text == "2*B*T*d**2"
+    assert not any("polynomial" in a.expr for a in derivation.assumptions)

@@ -145,25 +145,32 @@ class Rays(nn.Module):
         return (opaque * torch.cumprod(1 - opaque, 1)).sum()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trip_counts", [(), ("D",)])
-def test_only_the_loop_at_fault_is_specialized(trip_counts: tuple[str, ...]) -> None:
-    """The peak has no closed form in the depth D. The samples S are a loop count too, found later, and stay a symbol."""
-    s = Spec(
-        "rays",
-        {"R": 3, "S": 5, "w": 7, "D": 4},
-        Rays,
-        lambda n: (torch.randn(n.R, n.S, 3),),
-        lambda module, x: module(x),
-        trip_counts=trip_counts,
-    )
+def _rays(**declared: Any) -> Spec:
+    inputs = lambda n: (torch.randn(n.R, n.S, 3),)
+    return Spec("rays", {"R": 3, "S": 5, "w": 7, "D": 4}, Rays, inputs, lambda module, x: module(x), **declared)
 
-    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+@pytest.mark.slow
+def test_of_a_declared_depth_that_is_at_fault_peaks_have_a_closed_form_in_the_other_sizes() -> None:
+    """The peak has no closed form in the depth D. The samples S are a loop count too, and stay a symbol."""
+    derivation = calc.derive(_rays(trip_counts=("D",)), cache=False, optimizer="sgd")
 
     assert derivation.specialized == {"D": 4}
     # (3 + 1) w + (w + 1) w + (w + 4) w + (w + 1) w, and w + 1 for the density.
     assert derivation["parameters"].at(w=11) == 4 * 11 + 2 * 12 * 11 + 15 * 11 + 12
     assert derivation["parameters"].at(w=11, S=13) == derivation["parameters"].at(w=11)
+
+
+@pytest.mark.slow
+def test_a_peak_without_a_closed_form_in_a_loop_count_leaves_it_a_symbol_of_everything_else() -> None:
+    """Peaks are traced at the sizes; what the layers have and do is a polynomial in their number."""
+    derivation = calc.derive(_rays(), cache=False, optimizer="sgd")
+
+    assert derivation.specialized == {}
+    assert {name for name in ("memory.peak", "activations.bytes", "flops.step.total") if derivation[name].text is None} == {"memory.peak"}
+    # 4 w into the first layer, D - 1 layers of (w + 1) w, 3 w more into the middle one, and w + 1 for the density.
+    assert derivation["parameters"].at(w=11, D=9) == 4 * 11 + 8 * 12 * 11 + 3 * 11 + 12
+    assert failures(calc.check(derivation)) == []
 
 
 # -- values that are only checked -----------------------------------------------------------------------------------------

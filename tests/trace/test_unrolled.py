@@ -167,6 +167,16 @@ def test_a_degree_that_is_too_low_is_met_at_higher_counts_too() -> None:
     assert (5, 6, 7) in [trip_counts.traced_counts(attempt, ["T"])["T"] for attempt in attempts]
 
 
+@pytest.mark.parametrize("loops", [["T"], ["L", "T"]])
+def test_four_iterations_at_each_end_may_differ_from_those_between(loops: list[str]) -> None:
+    """A chunk whose state is decayed ends its backward with that many: nine trip counts leave one iteration between."""
+    attempts = [0]
+    while (later := trip_counts.next_attempt(attempts[-1], loops, degree=False)) is not None:
+        attempts.append(later)
+
+    assert (9, 10, 11) in [trip_counts.traced_counts(attempt, loops)["T"] for attempt in attempts]
+
+
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"], ["L", "T", "E"]])
 def test_certificates_have_other_counts_than_traces(loops: list[str]) -> None:
     """In every loop, at every attempt; two certificates differ in all of them."""
@@ -195,7 +205,7 @@ def test_layers_after_dense_ones_are_traced_at_higher_trip_counts(apart: int, co
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
-@pytest.mark.parametrize("attempt", range(6))
+@pytest.mark.parametrize("attempt", range(7))
 def test_a_special_case_starts_with_the_trip_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
     """They follow from the traces; without a loop, there is only one."""
     counts = trip_counts.traced_counts(attempt, loops)

@@ -26,6 +26,7 @@ from calc.platform.replaced import replaced
 from calc.trace.source_lines import user_line
 from calc.trace.values import asserts
 from calc.trace.values.constant_propagation import has_constant_values
+from calc.trace.values.elements import AffineIndex, elements_of
 
 _LARGEST = ("max", "min")
 # The optimizer that is stepping, if any.
@@ -101,7 +102,7 @@ def numbers_only(optimizer: Any, reading: Reading, value: float, bounded: bool) 
 
 
 def _items(reading: Reading, value: float, who: str = "", comparing: Comparing | None = None) -> AbstractContextManager[None]:
-    original = torch.Tensor.item
+    original, is_nonzero = torch.Tensor.item, torch.Tensor.__bool__
 
     def item(self: torch.Tensor) -> Any:
         if has_constant_values(self):
@@ -115,7 +116,11 @@ def _items(reading: Reading, value: float, who: str = "", comparing: Comparing |
         with reading(value, who or f"the step at {user_line()}"):
             return ScalarRead(original(self))
 
-    return replaced(torch.Tensor, item=item)
+    def __bool__(self: torch.Tensor) -> bool:
+        """A length in a tensor is compared with 0 as a size is; torch would make a number of it first."""
+        return bool(original(self)) if isinstance(elements_of(self), AffineIndex) else is_nonzero(self)
+
+    return replaced(torch.Tensor, item=item, __bool__=__bool__)
 
 
 @contextlib.contextmanager
