@@ -15,7 +15,7 @@ _NONE: _Parameters = frozenset()
 
 
 def last_matrices(trace: StepTrace) -> frozenset[int]:
-    """Storages of the parameters of two or more sizes above 1 that a forward multiplies, and whose products no other such parameter multiplies."""
+    """Storages of the parameters of two or more sizes above 1 that a forward multiplies, and whose products no other of them multiplies."""
     matrices = {tensor.storage for _, tensor in trace.parameters if sum(size != 1 for size in tensor.shape) > 1}
     inputs = (storage.index for storage in trace.storages if storage.role == "input")
     products = _Products({storage: frozenset((storage,)) for storage in matrices}, inputs)

@@ -49,10 +49,12 @@ def graph_guards(runs: Sequence[TracedRun], trip_counts: Collection[str], dims: 
     """The guards of all runs, except those about the trip count that a run happens to have."""
     own = [(_as_in_every_run(c, run, runs, trip_counts), run) for run in runs for c in run.guards]
     outcomes = [({c.expr: c.outcome for c in run.guards}, run.trace.sizes) for run in runs]
+    by_run = _guards_by_run(runs)
     guards = (
         _at_any_count(c, run.trace.sizes, outcomes, trip_counts)
         for c, run in own
         if c.expr and not _is_of_one_trip_count(c, run, runs, trip_counts) and not _is_bound(c, run, dims)
+        if not _is_of_last_part(c, run, by_run, trip_counts)
     )
     return list({c.expr: c for c in guards}.values())
 
@@ -167,39 +169,51 @@ def _is_bound(guard: Guard, run: TracedRun, dims: Mapping[str, Dim]) -> bool:
 def _is_of_one_trip_count(guard: Guard, run: TracedRun, runs: Sequence[TracedRun], trip_counts: Collection[str]) -> bool:
     """Whether the guard is true only at the trip count of this run, as where torch compares the length of a sequence with the number of its
     parts. Certificates verify what holds between the traced trip counts."""
-    names = {*ordered_names(guard.expr)}
-    if not names & {*trip_counts}:
+    if not {*ordered_names(guard.expr)} & {*trip_counts} or not _holds_throughout(guard, run.trace.sizes, trip_counts):
         return False
-    generator = random.Random(0)
-    points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
-
-    def outcomes(at: Mapping[str, int]) -> set[bool]:
-        return {guard.holds_at({**point, **{name: at[name] for name in trip_counts}}) for point in points}
-
-    if outcomes(run.trace.sizes) != {True}:
-        return False
-    if any(outcomes(another.trace.sizes) != {True} for another in runs):
+    if any(not _holds_throughout(guard, another.trace.sizes, trip_counts) for another in runs):
         return True
     # Each accessed part lies within the length; that holds at every larger trip count, and smaller ones have guards of their own.
-    most = dict.fromkeys(trip_counts, _ANY_COUNT)
     match parse(guard.expr):
         case Compare(Name(), ">" | ">=" | "<" | "<=", Number()):
-            return outcomes(most) == {True}
+            return _holds_throughout(guard, dict.fromkeys(trip_counts, _ANY_COUNT), trip_counts)
     return False
+
+
+def _is_of_last_part(guard: Guard, run: TracedRun, guards_by_run: Sequence[_GuardsOfRun], trip_counts: Collection[str]) -> bool:
+    """Whether the guard is about the part that is left after all iterations but the last: of 5 parts ``T - 4*b``, which is a part like the
+    others at this trip count, and not empty at a larger one. Smaller ones have guards of their own."""
+    if not _has_every_trip_count(guard, guards_by_run, trip_counts, before_last=1):
+        return False
+    return all(_holds_throughout(guard, at, trip_counts) for at in (run.trace.sizes, dict.fromkeys(trip_counts, _ANY_COUNT)))
+
+
+def _holds_throughout(guard: Guard, counts: Mapping[str, int], trip_counts: Collection[str]) -> bool:
+    """Whether the guard holds at these trip counts, tested at random other sizes."""
+    generator = random.Random(0)
+    points = [{name: generator.randint(2, 10**6) for name in sorted({*ordered_names(guard.expr)})} for _ in range(8)]
+    return all(guard.holds_at({**point, **{name: counts[name] for name in trip_counts}}) for point in points)
+
+
+def _guards_by_run(runs: Sequence[TracedRun]) -> list[_GuardsOfRun]:
+    return [({parse(c.expr) for c in run.guards if c.expr}, run.trace.sizes) for run in runs]
 
 
 # The guards of a run and its trip counts.
 _GuardsOfRun = tuple[set[Expression], Mapping[str, int]]
 
 
-def _has_every_trip_count(guard: Guard, guards_by_run: Sequence[_GuardsOfRun], trip_counts: Collection[str]) -> bool:
-    """Whether every run has this guard with its own trip count in it, as where torch splits a sequence: the model does not branch on it.
-    """
+def _has_every_trip_count(
+    guard: Guard, guards_by_run: Sequence[_GuardsOfRun], trip_counts: Collection[str], before_last: int = 0
+) -> bool:
+    """Whether every run has this guard with its own trip count in it, less ``before_last``, as where torch splits a sequence: the model does
+    not branch on it."""
     expr = parse(guard.expr)
     for name in {*ordered_names(guard.expr)} & {*trip_counts}:
         for exprs, sizes in guards_by_run:
-            alike = [(_at_count(guard.expr, sizes[name], others[name]), theirs) for theirs, others in guards_by_run]
-            if expr in exprs and Number(sizes[name]) in walk(expr) and all(expected in theirs for expected, theirs in alike):
+            own = sizes[name] - before_last
+            alike = [(_at_count(guard.expr, own, others[name] - before_last), theirs) for theirs, others in guards_by_run]
+            if expr in exprs and Number(own) in walk(expr) and all(expected in theirs for expected, theirs in alike):
                 return True
     return False
 
@@ -212,7 +226,7 @@ def branches(
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, plan.spec.dimensions) for at in tried]
-    guards_by_run = [({parse(c.expr) for c in run.guards if c.expr}, run.trace.sizes) for run in runs]
+    guards_by_run = _guards_by_run(runs)
     differing = [c for c in guards if any(not c.holds_at(at) for at in points)]
     branching = [c for c in differing if not _has_every_trip_count(c, guards_by_run, plan.trip_counts)]
     because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"

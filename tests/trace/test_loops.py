@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 import calc
 from calc.derive.result import Derivation
+from calc.dimensions import Dim
+from calc.graph.guards import BRANCH
 from calc.spec import Spec
 from calc.symbolic.tree import text
 from tests.checks import failures
@@ -352,3 +354,24 @@ def test_few_iterations_of_two_loops_are_a_case_of_their_own_together() -> None:
     derivation = calc.derive(s, {"S": 3, "T": 1, "d": 6, "h": 5}, cache=False, optimizer="sgd")
 
     assert [] == failures(calc.check(derivation))
+
+
+class Parts(nn.Module):
+    """Of each part of b positions a row, in a loop whose last part is what the others leave."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer, self.b = nn.Linear(n.d, n.d), n.b
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([(self.layer(part) * part.amax(1, keepdim=True)).sum(1) for part in x.split(self.b, 1)], 1)
+
+
+def test_what_is_left_for_the_last_part_of_a_loop_is_no_branch() -> None:
+    """Of five parts it is T - 4*b, compared with zero and one: a part like the others at any number of them, which certificates verify."""
+    parts = spec(Parts, dims={"B": 3, "T": Dim(20, multiple_of="b"), "b": 5, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
+    result = derived(parts, optimizer="sgd")
+
+    assert [a.expr for a in result.assumptions if a.kind == BRANCH] == []
+    assert result["flops.forward.matmul"].text == "2*B*T*d**2"
+    assert failures(calc.check(result, T=45)) == []

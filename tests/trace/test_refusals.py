@@ -146,8 +146,8 @@ class Rays(nn.Module):
 
 
 def _rays(**declared: Any) -> Spec:
-    inputs = lambda n: (torch.randn(n.R, n.S, 3),)
-    return Spec("rays", {"R": 3, "S": 5, "w": 7, "D": 4}, Rays, inputs, lambda module, x: module(x), **declared)
+    sizes = {"R": 3, "S": 5, "w": 7, "D": 4}
+    return Spec("rays", sizes, Rays, lambda n: (torch.randn(n.R, n.S, 3),), lambda module, x: module(x), **declared)
 
 
 @pytest.mark.slow

@@ -281,12 +281,16 @@ def _without_memory(source: Source, config: Any) -> Any:
         raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {message}") from None
 
 
+_BYTES = 256
+
+
 def vocabulary_of(module: Any, config: Any) -> int:
-    """The vocabulary size where it is not a dimension: the rows of the input embedding, else ``vocab_size`` of the config, else 0."""
+    """The vocabulary size where it is not a dimension: the rows of the input embedding, else ``vocab_size`` of the config, else that of
+    bytes: a class without either takes characters, whatever their number."""
     try:
         return int(module.get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):
-        return int(stated(config, "vocab_size", 0))
+        return int(stated(config, "vocab_size", _BYTES))
 
 
 def _check_at(
