@@ -75,7 +75,7 @@ def _compare_peak(forms: CertifiedForms, quantity: str, trace: StepTrace) -> Non
     step, candidates = forms.peaks[quantity]
     derived = forms.algebra.at(trace.sizes)
     points = memory.live_points(trace, step, int)
-    labels = memory.by_label(trace, points, forms.module_paths)
+    labels = memory.by_label(trace, points, forms.module_paths, candidates)
     for peak in candidates:
         if peak.label in labels:
             _compare(quantity, derived(peak.live), labels[peak.label].live, trace, f" at {memory.place_of(peak)}")

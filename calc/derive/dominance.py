@@ -38,7 +38,7 @@ class Shift:
     """Rewrites polynomials in sizes as polynomials in the excess of each size over its lower bound. Exact."""
 
     def __init__(self, algebra: Algebra, bounds: Sequence[tuple[str, str]] = ()) -> None:
-        self._one = algebra.constant(1)
+        self.algebra, self._one = algebra, algebra.constant(1)
         lows = [_lowest(name) for name in algebra.names]
         self._shifts = [g + (low or 0) for g, low in zip(algebra.ring.gens, lows, strict=False)]
         self._unbounded = [i for i, low in enumerate(lows) if low is None]

@@ -4,6 +4,9 @@ Points of traces with different trip counts are matched by operator (phase, name
 their iteration of each loop around them, counted from the first or from the last. Between these, live bytes change by the same amount each
 iteration, so one of the ends is at least as high. Certificates verify this: they compare every candidate, and the maximum, with traces at
 other depths and sizes.
+
+Loops of one module one after another, as over time in each of two stacked cells, have operators of one kind, and the iterations between
+them are at no end. Where that leaves a peak without a closed form, an operator is also told by the submodule that ran last before it.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from calc.derive.dominance import Shift, undominated
 from calc.derive.loops import LoopIndices
 from calc.derive.names import PeakPlace
 from calc.errors import CertificateError
-from calc.graph.step import Size, StepTrace, bare_name
+from calc.graph.step import LOSS, TOP, Size, StepTrace, bare_name
 from calc.symbolic.algebra import Algebra, Poly
 
-Kind = tuple[str, str, str, str]  # phase, operator, module path with loop indices as *, the operators before and after
+# Phase, operator, module path with loop indices as *, the operators before and after, and the submodule before it if that tells it apart.
+Kind = tuple[str, str, str, str, str]
 Place = tuple[tuple[str, int], ...]  # for each loop around it, the outermost first: "first" or "last", and how many iterations from there
 Label = tuple[Kind, Place]
 
@@ -46,7 +50,7 @@ class PeakCandidate:
 
 def place_of(peak: PeakCandidate) -> PeakPlace:
     """Where a peak candidate is: the operator before it, in which iteration of each loop, and at which of its calls in that iteration."""
-    (phase, operator, module_path, _), (*loops, call) = peak.label
+    (phase, operator, module_path, *_), (*loops, call) = peak.label
     several = len(loops) > 1
     iterations = (_which(*at, "iteration", f" of loop {number}" if several else "") for number, at in enumerate(loops, 1))
     return PeakPlace(phase, bare_name(operator), module_path, f"{''.join(iterations)}{_which(*call, 'call', '')}")
@@ -120,14 +124,30 @@ class _PointRun:
         return itertools.product(*ends)
 
 
-def _runs(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices) -> dict[Kind, _PointRun]:
+def _runs(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices, by_submodule: bool) -> dict[Kind, _PointRun]:
+    paths = _last_submodules(trace) if by_submodule else [op.module_path for op in trace.ops]
     kinds: dict[Kind, list[LivePoint]] = {}
     for point in candidates:
-        kinds.setdefault(_kind(trace, point.op, module_paths), []).append(point)
-    return {kind: _run(trace, group, module_paths) for kind, group in kinds.items()}
+        submodule = module_paths.place(paths[point.op])[0] if by_submodule else ""
+        kinds.setdefault((*_kind(trace, point.op, module_paths), submodule), []).append(point)
+    return {kind: _run(group, [module_paths.place(paths[point.op])[1] for point in group]) for kind, group in kinds.items()}
 
 
-def _kind(trace: StepTrace, op: int, module_paths: LoopIndices) -> Kind:
+def _last_submodules(trace: StepTrace) -> list[str]:
+    """For each operator the module path of the last one before it, in its phase, that a submodule of its own module runs; its own module
+    path where there is none."""
+    paths, last, phase = [], dict[str, str](), ""
+    for op in trace.ops:
+        if op.phase != phase:
+            last, phase = {}, op.phase
+        paths.append(last.get(op.module_path, op.module_path))
+        *names, _ = op.module_path.split(".")
+        outer = [] if op.module_path in (TOP, LOSS) else [TOP, *(".".join(names[: i + 1]) for i in range(len(names)))]
+        last |= dict.fromkeys(outer, op.module_path)
+    return paths
+
+
+def _kind(trace: StepTrace, op: int, module_paths: LoopIndices) -> tuple[str, str, str, str]:
     """The operator and those beside it: in a loop inside one module, only these distinguish its operators from those around it."""
     operator = trace.ops[op]
     beside = " ".join(_at_path(trace, i, module_paths) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
@@ -138,16 +158,16 @@ def _at_path(trace: StepTrace, op: int, module_paths: LoopIndices) -> str:
     return f"{trace.ops[op].name}@{module_paths.place(trace.ops[op].module_path)[0]}" if 0 <= op < len(trace.ops) else "-"
 
 
-def _run(trace: StepTrace, group: Sequence[LivePoint], module_paths: LoopIndices) -> _PointRun:
-    """The points of one kind. Iterations are numbered in order of appearance, whatever the index in the module path is."""
+def _run(group: Sequence[LivePoint], indices: Sequence[tuple[int, ...]]) -> _PointRun:
+    """The points of one kind; ``indices`` are those in the module path of each. Iterations are numbered in order of appearance, whatever
+    the index is."""
     points: dict[At, LivePoint] = {}
     trip_counts: dict[At, int] = {}
     number: dict[tuple[int, ...], int] = {}
-    for point in group:
+    for point, of_point in zip(group, indices, strict=True):
         at: At = ()
-        indices = module_paths.place(trace.ops[point.op].module_path)[1]
-        for level in range(len(indices)):
-            loops = indices[: level + 1]
+        for level in range(len(of_point)):
+            loops = of_point[: level + 1]
             if loops not in number:
                 number[loops] = trip_counts.get(at, 0)
                 trip_counts[at] = number[loops] + 1
@@ -157,9 +177,12 @@ def _run(trace: StepTrace, group: Sequence[LivePoint], module_paths: LoopIndices
     return _PointRun(points, trip_counts)
 
 
-def by_label(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices) -> dict[Label, LivePoint]:
-    """Each point under its labels, which count from the first and from the last iteration of each loop around it."""
-    return _labels(_runs(trace, candidates, module_paths))
+def by_label(
+    trace: StepTrace, points: Sequence[LivePoint], module_paths: LoopIndices, peaks: Sequence[PeakCandidate] = ()
+) -> dict[Label, LivePoint]:
+    """Each point under its labels, which count from the first and from the last iteration of each loop around it; of the sort that
+    ``peaks`` have."""
+    return _labels(_runs(trace, points, module_paths, any(submodule for (*_, submodule), _ in (peak.label for peak in peaks))))
 
 
 def _labels(runs: Mapping[Kind, _PointRun]) -> dict[Label, LivePoint]:
@@ -249,15 +272,41 @@ def peak_candidates(
     bounds: Sequence[tuple[str, str]] = (),
 ) -> tuple[PeakCandidate, ...]:
     """The peak candidates of ``step``, as closed forms over the trip counts of all traces."""
-    each = [_runs(r, live_points(r, step, algebra.parse), module_paths) for r in traces]
-    runs = [_labels(kinds) for kinds in each]
-    iterations = _iterations(each)
+    points = [live_points(trace, step, algebra.parse) for trace in traces]
     shift = Shift(algebra, bounds)
+    for by_submodule in (False, True):
+        each = [_runs(trace, of_trace, module_paths, by_submodule) for trace, of_trace in zip(traces, points, strict=True)]
+        shared = _comparable(each, shift)
+        if shared is not None:
+            return _candidates(traces, [_labels(kinds) for kinds in each], shared, shift, interpolate)
+    raise CertificateError("memory.peak", _BETWEEN)
+
+
+_BETWEEN = "which iteration between the first and the last needs the most memory has no closed form at the traced depths"
+
+
+def _comparable(each: Sequence[Mapping[Kind, _PointRun]], shift: Shift) -> list[Label] | None:
+    """The labels of points that every trace has and that may be the only peak; None if one that may be, of the deepest trace, is between
+    the ends of a loop and not comparable at every depth."""
+    runs, iterations = [_labels(kinds) for kinds in each], _iterations(each)
     dropped, inner = _dropped(iterations, shift)
     shared = [label for label in runs[0] if label[0] in iterations and iterations[label[0]].comparable(label[1])]
     shared = [label for label in shared if all(label in run for run in runs)]
-    _require_deep_enough(runs[-1], shared, inner - dropped)
-    shared = [label for label in shared if any(id(run[label]) not in dropped for run in runs)]
+    covered = {id(runs[-1][label]) for label in shared}
+    if any(id(point) in inner - dropped and id(point) not in covered for point in runs[-1].values()):
+        return None
+    return [label for label in shared if any(id(run[label]) not in dropped for run in runs)]
+
+
+def _candidates(
+    traces: Sequence[StepTrace],
+    runs: Sequence[Mapping[Label, LivePoint]],
+    shared: Sequence[Label],
+    shift: Shift,
+    interpolate: Callable[[Sequence[Poly]], Poly],
+) -> tuple[PeakCandidate, ...]:
+    """The undominated among the ``shared`` points, by label in each run."""
+    algebra = shift.algebra
     forms: dict[tuple[Poly, ...], Label] = {}
     for label in shared:
         forms.setdefault(tuple(run[label].live for run in runs), label)
@@ -286,16 +335,6 @@ def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[
                 inner |= {id(point)} if levels else set()
                 dropped |= {id(point)} if any(points.below(run, at, level, shift) for level in levels) else set()
     return dropped, inner
-
-
-_BETWEEN = "which iteration between the first and the last needs the most memory has no closed form at the traced depths"
-
-
-def _require_deep_enough(run: Mapping[Label, LivePoint], shared: Sequence[Label], used: set[int]) -> None:
-    """Raise unless every remaining point of the deepest trace that is between the ends of a loop is comparable at every depth."""
-    covered = {id(run[label]) for label in shared}
-    if any(id(point) in used and id(point) not in covered for point in run.values()):
-        raise CertificateError("memory.peak", _BETWEEN)
 
 
 def _parts(each: Sequence[Mapping[str, Poly]], algebra: Algebra, interpolate: Callable[[Sequence[Poly]], Poly]) -> dict[str, Poly]:

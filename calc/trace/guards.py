@@ -206,8 +206,8 @@ _GuardsOfRun = tuple[set[Expression], Mapping[str, int]]
 def _has_every_trip_count(
     guard: Guard, guards_by_run: Sequence[_GuardsOfRun], trip_counts: Collection[str], before_last: int = 0
 ) -> bool:
-    """Whether every run has this guard with its own trip count in it, less ``before_last``, as where torch splits a sequence: the model does
-    not branch on it."""
+    """Whether every run has this guard with its own trip count in it, less ``before_last``, as where torch splits a sequence: the model
+    does not branch on it."""
     expr = parse(guard.expr)
     for name in {*ordered_names(guard.expr)} & {*trip_counts}:
         for exprs, sizes in guards_by_run:

@@ -375,3 +375,32 @@ def test_what_is_left_for_the_last_part_of_a_loop_is_no_branch() -> None:
     assert [a.expr for a in result.assumptions if a.kind == BRANCH] == []
     assert result["flops.forward.matmul"].text == "2*B*T*d**2"
     assert failures(calc.check(result, T=45)) == []
+
+
+class StackedCells(nn.Module):
+    """Two recurrent layers one after the other; what follows the matmul of a cell is in no module of its own."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList([nn.Linear(2 * n.d, 2 * n.d) for _ in range(2)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for cell in self.cells:
+            h = torch.zeros_like(x[:, 0])
+            states = []
+            for t in range(x.shape[1]):
+                gate, new = cell(torch.cat([x[:, t], h], 1)).chunk(2, 1)
+                h = h + torch.sigmoid(gate) * torch.tanh(new)
+                states.append(h)
+            x = torch.stack(states, 1)
+        return x
+
+
+def test_loops_over_time_in_stacked_cells_have_a_peak_in_the_length() -> None:
+    """The last iteration of the first cell and the first of the second are at ends of loops of their own, though one module runs both."""
+    cells = spec(StackedCells, dims={"B": 3, "T": 11, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
+    result = derived(cells, optimizer="sgd")
+
+    assert result.specialized == {}
+    assert {"T"} <= {str(symbol) for symbol in result["memory.peak"].expr.free_symbols}
+    assert failures(calc.check(result, T=17)) == []
