@@ -20,7 +20,7 @@ from calc.errors import (
 from calc.graph import unbacked_sizes
 from calc.graph.basis import basis_of
 from calc.graph.guards import Guard
-from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
+from calc.graph.plan import DivisorSearch, Inferred, Near, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
 from calc.pipeline.depth import is_of_peaks, own_error, reads_of_trip_counts, tells_no_peak
 from calc.spec import Spec
@@ -94,6 +94,24 @@ def size_of_a_number(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     return plan.specializing({**plan.specialized, **more}, reason)
 
 
+def near_sizes(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Trace near the requested sizes, before a multiple is assumed or a size becomes a number: the step may only need more, as a kernel more
+    samples than it is wide. Where it fails at the same line there, as for want of a divisor, it is traced at the usual sizes again."""
+    error, before = refusal.error, plan.before
+    if refusal.of_case or plan.search is not None or not isinstance(error, SizesError) or error.equation:
+        return None
+    if plan.near is None:
+        symbols = frozenset(basis_of(plan.spec.dimensions).symbols)
+        near = replace(plan, near=Near(error.causes & symbols or symbols), reason=_LARGER)
+        return None if any(tried.near for tried in plan.history) else near
+    first = before.refusal.error if before and before.near is None and before.refusal else None
+    return replace(plan, near=None, reason=_NO_LARGER) if isinstance(first, SizesError) and first.line == error.line else None
+
+
+_LARGER = "the step may need larger sizes: tracing near the requested ones"
+_NO_LARGER = "larger sizes do not help: tracing at the usual ones"
+
+
 def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Specialize a dimension without a closed form, if the spec allows it."""
     error = refusal.error
@@ -157,7 +175,7 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 ITERATIONS = (trip_count, more_iterations)
-AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, specialized_size)
+AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, near_sizes, specialized_size)
 REFINEMENTS = (*AT_ONE_SPEC, whole_chunks, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.

@@ -16,7 +16,7 @@ from torch import nn
 
 from calc.graph.step import Call
 from calc.platform.replaced import replaced
-from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses
+from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses, tree_map
 
 
 class _NeverFake:
@@ -122,10 +122,12 @@ def any_kernel(aside: Callable[[], Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def calls_noted(note: Callable[[Call], Any], size: Callable[[Any], int | str]) -> Iterator[None]:
-    """Context in which each ``scaled_dot_product_attention`` call is reported to ``note`` before it is decomposed."""
+    """Context in which each ``scaled_dot_product_attention`` call is reported to ``note`` before it is decomposed. A comparison of sizes
+    (``is_causal=T > 1``) becomes a truth value first, as torch takes no other."""
     original = nn.functional.scaled_dot_product_attention
 
     def attention(query: torch.Tensor, key: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map(lambda value: bool(value) if isinstance(value, torch.SymBool) else value, (args, kwargs))
         causal = bool(kwargs.get("is_causal", args[3] if len(args) > 3 else False))
         with note(Call("scaled_dot_product_attention", causal, size(query.shape[-2]), size(key.shape[-2]))):
             return original(query, key, *args, **kwargs)
