@@ -95,17 +95,26 @@ def size_of_a_number(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 
 def near_sizes(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """Trace near the requested sizes, before a multiple is assumed or a size becomes a number: the step may only need more, as a kernel more
-    samples than it is wide. Where it fails at the same line there, as for want of a divisor, it is traced at the usual sizes again."""
-    error, before = refusal.error, plan.before
-    if refusal.of_case or plan.search is not None or not isinstance(error, SizesError) or error.equation:
+    """Trace near the requested sizes, before a multiple is assumed or a size becomes a number: the step may only need more, as a kernel
+    more samples than it is wide. Where it fails at the same line there, it is traced at the usual, smaller sizes again."""
+    error = refusal.error
+    if refusal.of_case or plan.search is not None or not isinstance(error, SizesError) or error.equation or error.failure.details:
         return None
     if plan.near is None:
-        symbols = frozenset(basis_of(plan.spec.dimensions).symbols)
-        near = replace(plan, near=Near(error.causes & symbols or symbols), reason=_LARGER)
-        return None if any(tried.near for tried in plan.history) else near
-    first = before.refusal.error if before and before.near is None and before.refusal else None
+        symbols = error.causes & {*_larger_than_traced(plan)} or _larger_than_traced(plan)
+        useful = symbols and not any(tried.near for tried in plan.history)
+        return replace(plan, near=Near(symbols), reason=_LARGER) if useful else None
+    first = plan.refusal.error if plan.refusal and plan.before and plan.before.near is None else None
     return replace(plan, near=None, reason=_NO_LARGER) if isinstance(first, SizesError) and first.line == error.line else None
+
+
+def _larger_than_traced(plan: TracePlan) -> frozenset[str]:
+    """The symbols that are larger at the requested sizes than the step is traced at."""
+    from calc.trace.hints import hints
+
+    basis, requested = basis_of(plan.spec.dimensions), _requested(plan, plan.spec)
+    values = basis.values(requested)
+    return frozenset(name for name, hint in hints(basis, requested).items() if values[name] > hint)
 
 
 _LARGER = "the step may need larger sizes: tracing near the requested ones"

@@ -114,6 +114,28 @@ def test_a_size_that_has_to_be_a_number_is_specialized_alone_and_at_once(
     assert specialized == {*plans[-1].specialized}
 
 
+def wide_kernel(y: Tensor, n: Any) -> Tensor:
+    return torch.nn.functional.conv1d(y.t()[None, :1], torch.ones(1, 1, 127), stride=64)
+
+
+def test_a_step_that_needs_more_than_it_is_traced_at_is_traced_near_the_requested_sizes() -> None:
+    """No multiple of the length is assumed: a kernel of 127 needs 127 samples, whatever they divide."""
+    _, *plans = history(spec(wide_kernel, B=1601))
+
+    assert [plan.reason for plan in plans] == ["the step may need larger sizes: tracing near the requested ones"]
+    assert plans[-1].spec.dimensions["B"].multiple_of is None
+
+
+def test_a_step_that_fails_near_the_requested_sizes_too_is_traced_at_the_usual_ones() -> None:
+    """Larger sizes are tried once; small constants are computed at the usual ones."""
+    model = replace(spec(spelled, L=997), may_specialize=(("L",),))
+    _, near, usual, *_, last = history(model)
+
+    assert near.near is not None
+    assert (usual.near, usual.reason) == (None, "larger sizes do not help: tracing at the usual ones")
+    assert {"L"} == {*last.specialized}
+
+
 def test_a_number_that_the_requested_sizes_are_not_specializes_nothing() -> None:
     """The step fails at exactly the requested sizes, which is its own error."""
     with pytest.raises(SizesError, match=r"The size of tensor a \(4\) must match the size of tensor b \(3\)"):

@@ -108,3 +108,24 @@ def test_layers_under_numbered_names_are_iterations_of_a_loop():
     assert {} == derivation.specialized
     assert None not in (derivation["memory.peak"].text, derivation["memory.peak.first_step"].text)
     assert calc.check(derivation, B=7, L=5).ok
+
+
+class Causal(nn.Module):
+    """Attention with a mask where there is more than one position, as a decoder with a cache says it."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(n.d, 3 * n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x)[:, None].chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=x.shape[1] > 1)
+
+
+def test_a_comparison_of_sizes_may_say_whether_attention_is_causal() -> None:
+    """torch takes a truth value there, and no comparison of symbols: the length stays one, and no multiple is assumed."""
+    causal = Spec("causal", {"B": 2, "T": 11, "d": 7}, Causal, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derived = calc.derive(causal, cache=False, optimizer="sgd")
+
+    assert (derived.specialized, [a.expr for a in derived.assumptions]) == ({}, [])
+    assert derived["flops.forward.causal"].text == "2*B*T**2*d + 6*B*T*d**2 + 2*B*T*d"
