@@ -172,6 +172,7 @@ _SIGNS = {"μ": r"\mu", "σ": r"\sigma", "θ": r"\theta", "x̂": r"\hat{x}", "�
 def _letter(letter: str) -> str:
     stem = letter.rstrip("0123456789")
     number = letter[len(stem) :]
+    stem = stem.removesuffix("_") if number else stem
     shown = _SIGNS.get(stem, stem)
     if (len(stem) > 2 or (len(stem) > 1 and stem.isalpha())) and stem not in _SIGNS:
         shown = rf"\mathrm{{{stem.replace('_', chr(92) + '_')}}}"
