@@ -98,7 +98,7 @@ def near_sizes(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Trace near the requested sizes, before a multiple is assumed or a size becomes a number: the step may only need more, as a kernel
     more samples than it is wide. Where it fails at the same line there, it is traced at the usual, smaller sizes again."""
     error = refusal.error
-    if refusal.of_case or plan.search is not None or not isinstance(error, SizesError) or error.equation or error.failure.details:
+    if refusal.of_case or plan.search is not None or type(error) is not SizesError or error.equation or error.failure.details:
         return None
     if plan.near is None:
         symbols = error.causes & {*_larger_than_traced(plan)} or _larger_than_traced(plan)
