@@ -104,6 +104,7 @@ class _Flow:
     ``_copies``   casts and copies of a parameter or of a part of it, with the parameter's storage.
     ``_tables``   tables that are looked up, and whether by an input of the model.
     ``_shares``   factors of a parameter whose experts one operator runs, (e, …) for (E, …).
+    ``_learned``  parameters, and what is computed of them and of other tensors.
     """
 
     trace: StepTrace
@@ -113,15 +114,19 @@ class _Flow:
     _copies: dict[int, int] = field(default_factory=dict)
     _tables: dict[int, bool] = field(default_factory=dict)
     _shares: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    _learned: set[int] = field(default_factory=set)
     _whole: set[int] = field(default_factory=set)
     _uses: dict[int, list[_Use]] = field(default_factory=dict)
     _reasons: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._copies |= {tensor.storage: tensor.storage for _, tensor in self.trace.parameters}
+        self._learned |= {*self._copies}
 
     def follow(self, op: Op) -> None:
         operands = list(tensors(value for _, value in op.args))
+        if any(tensor.storage in self._learned for tensor in operands):
+            self._learned |= {out.storage for out in op.outputs}
         if op.outputs and all(any(out.storage == t.storage for t in operands) for out in op.outputs) and not op.mutates:
             return  # a view
         if not self._copied(op, operands):
@@ -227,8 +232,8 @@ class _Flow:
         dim = dict(op.args).get("dim")
         if not scores.shape or (dim is None and op.name == "aten.argmax.default"):
             return
-        if scores.dtype.startswith(_WHOLE_NUMBERS):  # lengths, ids, buckets: a router's scores are fractions
-            return
+        if scores.dtype.startswith(_WHOLE_NUMBERS) or scores.storage not in self._learned:
+            return  # lengths, ids, buckets, or an order at random: a router's scores are fractions that its parameters give
         axis = dim if isinstance(dim, int) else -1
         experts = self.read(scores.shape[axis])
         each = 1 if op.name in ("aten.argmax.default", "aten.max.dim") else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ class ParameterWatch(TorchDispatchMode):
         self._last.note(operands, tensors_in(outputs))
         if not any(_key(out) == _key(t) for out in tensors_in(outputs) for t in operands):  # no view
             self._note(str(func), operands)
-            chooses = str(func).startswith(_CHOICES) and operands[0].is_floating_point()  # and no lengths that are sorted
+            chooses = str(func).startswith(_CHOICES) and self._last.is_learned(operands[0])  # no lengths that are sorted, no random order
             if chooses or any(map(self._is_chosen, operands)):
                 self._admit(tensor for tensor in tensors_in(outputs) if not tensor.is_floating_point())
         return outputs
@@ -111,39 +111,54 @@ class ParameterWatch(TorchDispatchMode):
         return Reading(sum(min(elements, each.get(key, elements)) for key, elements in self._parameters.items()), INSTRUMENT)
 
 
+class _Made(NamedTuple):
+    """What is in a storage: something of an input, the last matrices of parameters on the way, something of any parameter."""
+
+    by_input: bool
+    matrices: frozenset[int]
+    learned: bool
+
+
 class _LastMatrices:
     """The matrices of parameters that no other follows on the way from the inputs to the loss: a table's sizes alone make no head, a square
     projection has them where V = d."""
 
     def __init__(self, run: Training) -> None:
-        self._before: dict[int, tuple[bool, set[int]]] = {_key(t): (True, set()) for t in tensors_in(run.inputs)}
-        self._before |= {_key(p): (False, {_key(p)}) for p in run.module.parameters() if p.squeeze().dim() > 1}
+        self._made = {_key(t): _Made(True, frozenset(), False) for t in tensors_in(run.inputs)}
+        for parameter in run.module.parameters():
+            key = _key(parameter)
+            self._made[key] = _Made(False, frozenset((key,) if parameter.squeeze().dim() > 1 else ()), True)
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._used: set[int] = set()
         self._not_last: set[int] = set()
 
     def note(self, operands: Iterable[Tensor], results: Iterable[Tensor]) -> None:
-        """An operator of ``operands``: of each storage ``_before`` says whether an input is in it, and the matrices last met."""
-        of = [self._before[key] for key in map(_key, operands) if key in self._before]
-        data = set().union(*(matrices for by_input, matrices in of if by_input))
-        own = set().union(*(matrices for by_input, matrices in of if not by_input))
-        by_input = any(by_input for by_input, _ in of)
+        """An operator of ``operands``, with its results."""
+        of = [self._made[key] for key in map(_key, operands) if key in self._made]
+        data = frozenset[int]().union(*(made.matrices for made in of if made.by_input))
+        own = frozenset[int]().union(*(made.matrices for made in of if not made.by_input))
+        by_input = any(made.by_input for made in of)
         if by_input and own:
             self._used |= own
             self._not_last |= data - own
         for result in results if of else ():
-            self._mark(result, (by_input, own or data))
+            self._mark(result, _Made(by_input, own or data, any(made.learned for made in of)))
 
-    def _mark(self, tensor: Tensor, mark: tuple[bool, set[int]]) -> None:
+    def is_learned(self, scores: Tensor) -> bool:
+        """Whether these are fractions that parameters give."""
+        made = self._made.get(_key(scores))
+        return scores.is_floating_point() and made is not None and made.learned
+
+    def _mark(self, tensor: Tensor, made: _Made) -> None:
         key = _key(tensor)
-        if key not in self._alive and key in self._before:  # an input or a parameter
+        if key not in self._alive and key in self._made:  # an input or a parameter
             return
-        self._before[key] = mark
+        self._made[key] = made
         self._alive[key] = weakref.ref(tensor.untyped_storage(), lambda _: self._forget(key))
 
     def _forget(self, key: int) -> None:
         self._alive.pop(key, None)
-        self._before.pop(key, None)
+        self._made.pop(key, None)
 
     def matrices(self) -> set[int]:
         """Keys of the last matrices of the forwards so far."""

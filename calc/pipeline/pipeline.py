@@ -19,7 +19,7 @@ from calc.pipeline import divisibility
 from calc.pipeline.ahead import Ahead
 from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
-from calc.pipeline.depth import Attempts, in_patterns
+from calc.pipeline.depth import Attempts, in_patterns, own_error
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed, foreseen, multiples_needed
 from calc.platform.garbage import rarely_searched
@@ -337,7 +337,16 @@ def _error_for_user(spec: Spec, plan: TracePlan, error: NapkinError) -> NapkinEr
         return error
     from calc.trace.real_run import attributed
 
-    return attributed(spec, unbacked_sizes.declared_sizes(spec, plan.sizes), plan.options, error)
+    sizes = unbacked_sizes.declared_sizes(spec, plan.sizes)
+    attributed_error = attributed(spec, sizes, plan.options, error)
+    return _with_larger_batch(spec, sizes, plan.options, attributed_error)
+
+
+def _with_larger_batch(spec: Spec, sizes: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
+    """``error``, with the way out where the step fails at a batch of one alone, as for the statistics of a batch norm."""
+    if sizes.get("B") != 1 or own_error(spec, sizes, options) is None or own_error(spec, {**sizes, "B": 2}, options) is not None:
+        return error
+    return SizesError(replace(error.failure, advice="with B = 2 the step runs"))
 
 
 def _complexity(traced: Planned) -> int:

@@ -136,6 +136,28 @@ def test_a_matrix_of_the_sizes_of_the_table_is_a_head_only_where_no_other_follow
     assert calc.check(derivation)["parameters.non_embedding"].verdict == EXACT
 
 
+class Masked(nn.Module):
+    """A random quarter of the positions goes on, by the order of random numbers, to a layer of its own."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(n.d, n.d), nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = torch.rand(x.shape[:2]).argsort(1)[:, : x.shape[1] // 4]
+        y: Tensor = self.second(self.first(x).gather(1, kept[..., None].expand(-1, -1, x.shape[2])))
+        return y
+
+
+def test_an_order_of_random_numbers_routes_nothing() -> None:
+    """Scores of a router are computed of parameters; a masked autoencoder uses every parameter for the positions that it keeps."""
+    spec = Spec("masked", {"B": 3, "T": 23, "d": 7}, Masked, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(spec, cache=False, optimizer="sgd")
+
+    assert derivation["parameters.active"].text == derivation["parameters"].text == "2*d**2 + 2*d"
+    assert calc.check(derivation)["parameters.active"].verdict == EXACT
+
+
 class Words(nn.Module):
     """Words and positions from tables, a layer, and a head that is the table of words if it is ``tied``."""
 

@@ -97,3 +97,12 @@ def test_a_long_line_of_source_is_cut_with_an_ellipsis() -> None:
     error = str(refusal(spec(narrow_with_a_long_message)))
 
     assert ": assert width < 3, f\"there are more classes than any model of this kind has ever …: there are more" in error
+
+
+def test_a_step_that_fails_at_a_batch_of_one_alone_says_at_which_it_runs() -> None:
+    """The statistics of a batch norm over rows need two of them: torch's own message, and the way out."""
+    normed = replace(spec(lambda y, _: nn.functional.batch_norm(y, None, None, training=True)), dims={"B": 1, "d": 12, "C": 4})
+    message = str(refusal(normed, optimizer="sgd"))
+
+    assert "Expected more than 1 value per channel when training, got input size" in message
+    assert message.endswith("; with B = 2 the step runs")
