@@ -144,8 +144,8 @@ class Masked(nn.Module):
         self.first, self.second = nn.Linear(n.d, n.d), nn.Linear(n.d, n.d)
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = torch.rand(x.shape[:2]).argsort(1)[:, : x.shape[1] // 4]
-        y: Tensor = self.second(self.first(x).gather(1, kept[..., None].expand(-1, -1, x.shape[2])))
+        order = torch.rand(x.shape[:2]).argsort(1)[:, : x.shape[1] // 4]
+        y: Tensor = self.second(self.first(x).gather(1, order[..., None].expand(-1, -1, x.shape[2])))
         return y
 
 

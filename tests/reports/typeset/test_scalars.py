@@ -30,7 +30,13 @@ def test_a_number_is_its_shortest_decimals_or_a_fraction_or_says_that_digits_are
 
 @pytest.mark.parametrize(
     ("name", "latex"),
-    [("q", "q"), ("q1", "q^{(1)}"), ("q_1", "q^{(1)}"), ("attn.q_1", r"q^{(1)}_{\mathrm{attn}}"), ("self_attn.Y", r"Y_{\mathrm{self\_attn}}")],
+    [
+        ("q", "q"),
+        ("q1", "q^{(1)}"),
+        ("q_1", "q^{(1)}"),
+        ("attn.q_1", r"q^{(1)}_{\mathrm{attn}}"),
+        ("self_attn.Y", r"Y_{\mathrm{self\_attn}}"),
+    ],
 )
 def test_the_number_of_a_name_is_raised_and_its_owner_lowered(name: str, latex: str) -> None:
     """An underscore before the number is no subscript: LaTeX has two at one letter for an error."""
