@@ -18,14 +18,14 @@ def last_matrices(trace: StepTrace) -> frozenset[int]:
     """Storages of the parameters of two or more sizes above 1 that a forward multiplies, and whose products no other of them multiplies."""
     matrices = {tensor.storage for _, tensor in trace.parameters if sum(size != 1 for size in tensor.shape) > 1}
     inputs = (storage.index for storage in trace.storages if storage.role == "input")
-    products = _Products({storage: frozenset((storage,)) for storage in matrices}, inputs)
+    products = _LastFactors({storage: frozenset((storage,)) for storage in matrices}, inputs)
     for op in trace.ops:
         if op.step == 2 and op.phase == "forward":
             products.follow(op)
     return products.last()
 
 
-class _Products:
+class _LastFactors:
     """Follows the forward by storage.
 
     ``_weights``  what is computed of parameters alone, a cast or a quantized copy: the parameters that it is computed of.

@@ -22,6 +22,7 @@ from calc.errors import (
     UnbackedSizeError,
 )
 from calc.graph import trip_counts, unbacked_sizes
+from calc.graph.basis import basis_of
 from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, TripCount, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
@@ -290,6 +291,15 @@ def own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinE
 
     outcome = outcome_of(lambda: trace_at(spec, {}, unbacked_sizes.declared_sizes(spec, sizes), {}, options))
     return outcome.error if isinstance(outcome, Refusal) and not isinstance(outcome.error, UnbackedSizeError) else None
+
+
+def larger_than_traced(plan: TracePlan) -> frozenset[str]:
+    """The symbols that are larger at the requested sizes than the step is traced at."""
+    from calc.trace.hints import hints
+
+    basis, requested = basis_of(plan.spec.dimensions), unbacked_sizes.declared_sizes(plan.spec, plan.sizes)
+    values = basis.values(requested)
+    return frozenset(name for name, hint in hints(basis, requested).items() if values[name] > hint)
 
 
 def reads_of_trip_counts(plan: TracePlan) -> list[SpecializationError]:

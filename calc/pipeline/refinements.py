@@ -22,7 +22,7 @@ from calc.graph.basis import basis_of
 from calc.graph.guards import Guard
 from calc.graph.plan import DivisorSearch, Inferred, Near, Refusal, Shallow, TracePlan, TripCount
 from calc.pipeline import divisibility
-from calc.pipeline.depth import is_of_peaks, own_error, reads_of_trip_counts, tells_no_peak
+from calc.pipeline.depth import is_of_peaks, larger_than_traced, own_error, reads_of_trip_counts, tells_no_peak
 from calc.spec import Spec
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
@@ -101,20 +101,11 @@ def near_sizes(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     if refusal.of_case or plan.search is not None or type(error) is not SizesError or error.equation or error.failure.details:
         return None
     if plan.near is None:
-        symbols = error.causes & {*_larger_than_traced(plan)} or _larger_than_traced(plan)
+        symbols = error.causes & {*larger_than_traced(plan)} or larger_than_traced(plan)
         useful = symbols and not any(tried.near for tried in plan.history)
         return replace(plan, near=Near(symbols), reason=_LARGER) if useful else None
     first = plan.refusal.error if plan.refusal and plan.before and plan.before.near is None else None
     return replace(plan, near=None, reason=_NO_LARGER) if isinstance(first, SizesError) and first.line == error.line else None
-
-
-def _larger_than_traced(plan: TracePlan) -> frozenset[str]:
-    """The symbols that are larger at the requested sizes than the step is traced at."""
-    from calc.trace.hints import hints
-
-    basis, requested = basis_of(plan.spec.dimensions), _requested(plan, plan.spec)
-    values = basis.values(requested)
-    return frozenset(name for name, hint in hints(basis, requested).items() if values[name] > hint)
 
 
 _LARGER = "the step may need larger sizes: tracing near the requested ones"
