@@ -21,7 +21,7 @@ from calc.symbolic.algebra import log2_ceiling
 from calc.trace.kernels import fake_kernels, fourier
 from calc.trace.kernels.result_cache import Repeats, token_of
 from calc.trace.module_paths import ModulePath
-from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch
+from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch, refuse_undivided
 from calc.trace.values import affine_indices, data_dependence, true_counts
 from calc.trace.values.constant_propagation import ConstantPropagation
 from calc.trace.values.unbacked_sizes import UnbackedSizes
@@ -117,6 +117,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator, which is traced within a phase; values are propagated in any case."""
+        if self.phase and func in _AS_NUMBERS:
+            refuse_undivided(self.repeats.env)
         unbacked, out = self._unbacked_result(func, args, kwargs)
         if not unbacked:
             answered, answer = self.constants.answer(func, args)

@@ -13,14 +13,14 @@ import itertools
 import random
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 import sympy as sp
 import torch
 
-from calc.errors import DataDependentError, Failure, ReadByTorchError, SpecializationError
+from calc.errors import DataDependentError, Failure, ReadByTorchError, SizesError, SpecializationError
 from calc.graph.step import Guard
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
@@ -53,6 +53,17 @@ def read_by_torch() -> ReadByTorchError:
     return ReadByTorchError(Failure(statement, advice="write that part with other operators", where=str(line), about=line.source))
 
 
+def refuse_undivided(env: SizeEnv | None) -> None:
+    """Raise SizesError if torch's C++ code, which reads sizes as numbers, has just asked for a division that leaves a remainder: they are
+    for the message of its own error."""
+    line = running_line()
+    remainders = tuple(env.last_remainders(str(line))) if env is not None else ()
+    if remainders and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
+        error = SizesError(Failure(f"torch raises an error about sizes at {line}", details=remainders, where=str(line), about=line.source))
+        error.said = "; ".join(remainders)
+        raise error
+
+
 @contextlib.contextmanager
 def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
     """Context that refuses a step if torch's C++ code reads sizes as numbers, except in autograd nodes whose results do not depend on them.
@@ -64,6 +75,7 @@ def refusing_torch_reads(env: SizeEnv | None) -> Iterator[None]:
 
     def guard_int(node: Any, file: str, line: int) -> int:
         if file.endswith(_OF_TENSORS) and env.is_tracing() and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
+            refuse_undivided(env)
             raise read_by_torch()
         return int(guard(node, file, line))
 
@@ -308,7 +320,15 @@ class SizeEnv(ShapeEnv):
     def remainders(self, lines: Collection[str]) -> list[str]:
         """The divisions that leave a remainder where one of ``lines`` asked whether they do, as ``(h*k)//16 leaves a remainder``; what both
         sides of a division have in common is left out."""
-        evaluated = ((expr, bool(value)) for expr, (value, where) in self.answers.items() if where in lines)
+        return self._remainders((expr, bool(value)) for expr, (value, where) in self.answers.items() if where in lines)
+
+    def last_remainders(self, line: str) -> list[str]:
+        """The same of the comparison that was evaluated last, if ``line`` did. Sizes that were read since compare nothing."""
+        comparisons = (item for item in reversed(self.answers.items()) if isinstance(item[0], sp.logic.boolalg.Boolean))
+        expr, (value, where) = next(comparisons, (sp.true, (True, "")))
+        return self._remainders([(expr, bool(value))] if where == line else ())
+
+    def _remainders(self, evaluated: Iterable[tuple[Any, bool]]) -> list[str]:
         equations = ((expr, holds is isinstance(expr, sp.Eq)) for expr, holds in evaluated if isinstance(expr, sp.Eq | sp.Ne))
         left = (expr for expr, equal in equations if equal is not (expr.rhs == 0) and expr.rhs.is_Integer)
         divisions = (part for expr in left for part in expr.atoms(sp.Function) if type(part).__name__ in ("Mod", "PythonMod"))

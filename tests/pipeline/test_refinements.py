@@ -53,6 +53,10 @@ def in_heads(y: Tensor, n: Any) -> Tensor:
     return y.view(-1, n.h, n.d // n.h).softmax(-1)
 
 
+def in_groups(y: Tensor, _: Any) -> Tensor:
+    return torch.nn.functional.group_norm(y[..., None], 4)  # its error has the shape, which torch reads as numbers
+
+
 def chosen(y: Tensor, n: Any) -> Tensor:
     return y[y > 0.1]
 
@@ -77,6 +81,7 @@ def test_a_step_that_is_traced_at_once_has_a_history_of_one_plan() -> None:
     [
         (repeated, {"L": 5}, ["L is read as a number at"]),
         (in_heads, {"h": 3}, ["assuming d to be a multiple of h"]),
+        (in_groups, {}, ["assuming d to be a multiple of 4"]),
         (chosen, {}, ["data-dependent (unbacked) size at"]),
     ],
 )
