@@ -88,6 +88,13 @@ def verify(files: Sequence[str], **words: Any) -> int:
     return SUCCESS if all(ok for ok, _ in outcomes) else FAILED
 
 
+def _files(sources: Sequence[str]) -> tuple[Path, ...]:
+    """The files of ``sources``, each a path or the name of a model that it has (``hf:PATH``, ``FILE.py:NAME``)."""
+    from reports.page.inputs import file_of
+
+    return tuple(file_of(source) or Path(source) for source in sources)
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     """A file that can be verified. ``inputs``: those of a report, ``None`` for a live document."""
@@ -166,7 +173,7 @@ def _report(read: _File, inputs: Inputs, how: VerifyOptions, regenerated: Regene
 
     file, own = read.path, None if how.templates is None else Path(how.templates)
     with talk() as say:
-        outcome = verify(file, read.text, inputs, [Path(source) for source in how.sources], own, say, regenerated)
+        outcome = verify(file, read.text, inputs, _files(how.sources), own, say, regenerated)
     from reports.typeset.escape import brief
 
     for note in outcome.notes:
@@ -222,7 +229,7 @@ def _judged(
         document = read(text)
         _require_no_report(document)
         with talk() as say:
-            scope = Engine(file.resolve().parent, tuple(Path(s) for s in how.sources), not how.no_cache, say).run(document.statements)
+            scope = Engine(file.resolve().parent, _files(how.sources), not how.no_cache, say).run(document.statements)
             findings = judge(document, scope)
         if not findings:
             raise BadInputError(_NOTHING)

@@ -88,6 +88,7 @@ def test_files_of_ones_own_are_loaded_only_where_they_are_named(tmp_path: Path) 
 
     assert run("verify", file).stdout == f"{file}: not verified: it is about {source}, a file of your own: name it with --source FILE\n"
     assert run("verify", file, "--source", str(source)).exit_code == 0
+    assert run("verify", file, "--source", f"{source}:spec").exit_code == 0  # as the model is called
 
 
 REFUSED = {
