@@ -45,9 +45,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """What tests leave behind is searched for garbage only after another three GiB, which the quick tests do not reach: traces that are
-    kept are millions of objects."""
-    if _resident() > _searched_at[0] + 3 * 2**30:
+    """What tests leave behind is searched for garbage only after another six GiB, which the quick tests do not reach: a search goes
+    through 20 million objects, mostly traces that tests keep, and takes half a minute."""
+    if _resident() > _searched_at[0] + 6 * 2**30:
         gc.unfreeze()
         gc.collect()
         _searched_at[0] = _resident()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from calc.errors import NapkinError, SizesError, UnbackedSizeError
-from calc.experiment import optimizers
+from calc.experiment import optimizers, precision
 from calc.experiment.inputs import inputs_at
 from calc.experiment.uncompiled import uncompiled
 from calc.options import Options
@@ -42,7 +42,10 @@ def attributed(spec: Spec, requested: Mapping[str, int], options: Options, error
     for sizes in ({**requested}, _to_check(spec, requested)):
         if sizes is not None and _is_small(spec, sizes):
             own = _raised(spec, sizes, options)
-            return own if isinstance(own, SizesError) else error if own is not None else _by_tracing(spec, sizes, options, error)
+            if own is None:
+                return _by_tracing(spec, sizes, options, error)
+            # A trace knows more of where an exception was raised than a run of the same code, whose backward is not recorded.
+            return own if isinstance(own, SizesError) and own.said != error.said else error
     return error
 
 
@@ -92,10 +95,11 @@ def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinErr
             torch.manual_seed(0)
             n = Sizes(**sizes)
             with uncompiled():
-                module, inputs = step.module_of(spec, n, options.checkpointing), inputs_at(spec, n)
-            module.train(options.trains)
+                built, inputs = step.module_of(spec, n, options.checkpointing), inputs_at(spec, n)
+            module, inputs = precision.cast(built.train(options.trains), inputs, options.precision)
             with contextlib.nullcontext() if options.trains else torch.no_grad():
-                result = step.result_of(spec, module, inputs, options)
+                with precision.autocast(options.precision):
+                    result = step.result_of(spec, module, inputs, options)
                 if options.trains and result.requires_grad:
                     result.backward()
                     optimizers.build(options, spec, module, [*module.parameters()]).step()

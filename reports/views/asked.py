@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from calc.capacity.questions import Answer
 from calc.capacity.questions.answer import Bound, RuleOfThumbAnswer
-from calc.capacity.questions.quantities import exactly_shown, quantity, short
+from calc.capacity.questions.quantities import all_digits, as_typed, exactly_shown, quantity, short
 from calc.symbolic.parser import parse
 from calc.symbolic.readable import MINUS, ReadableWriter, readable
 from calc.symbolic.worked import WorkedStep
@@ -31,7 +31,7 @@ def show(answer: Answer, out: Terminal) -> None:
         out.line()
     out.line("given")
     for put in answer.inputs:
-        value = put.value if isinstance(put.value, str) else quantity(put.value, put.unit)
+        value = put.value if isinstance(put.value, str) else as_typed(put.value, put.unit)
         name = f"{put.symbol} = {value}" if put.symbol else f"{put.key} {value}"
         about = put.meaning if put.meaning not in (put.unit, put.key) else ""
         out.line(f"  {name}{f', {about}' if about else ''} [{put.source}]", hang=4)
@@ -83,5 +83,5 @@ def _bound(bound: Bound, answer: Answer) -> str:
 
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:
     """The formula with numbers in the place of its names."""
-    written = {name: short(value) for name, value in values.items()}
+    written = {name: all_digits(value) for name, value in values.items()}
     return ReadableWriter(" · ", " / ", written).written(parse(expr))[0]

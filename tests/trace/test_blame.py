@@ -6,11 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.errors import SizesError
+from calc.errors import NapkinError, SizesError
+from calc.options import Options
 from calc.spec import Spec
+from calc.trace import trace_at
 from tests.trace.refused import assert_names_line, refusal
 
 
@@ -60,6 +64,17 @@ def test_an_error_of_the_modules_own_keeps_its_message() -> None:
     assert str(error).endswith(": too many classes: 4")
 
 
+def test_an_error_under_autocast_alone_is_the_modules_own() -> None:
+    """torch multiplies no bf16 result by an fp32 tensor with `tensordot`; in fp32 the same module runs."""
+
+    def by_tensordot(y: Tensor, width: Any) -> Tensor:
+        return torch.tensordot(y, torch.ones(width, 3), 1)
+
+    error = refusal(spec(by_tensordot), precision="bf16-autocast")
+
+    assert str(error).endswith("1): both inputs should have same dtype")
+
+
 def test_a_large_module_is_run_at_its_sizes_for_checks() -> None:
     """Its own sizes would take a while: 10⁵ features to 10³ classes."""
 
@@ -106,3 +121,40 @@ def test_a_step_that_fails_at_a_batch_of_one_alone_says_at_which_it_runs() -> No
 
     assert "Expected more than 1 value per channel when training, got input size" in message
     assert message.endswith("; with B = 2 the step runs")
+
+
+_APPLIED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "matrix": lambda x, w: F.linear(x, w.repeat(4, 1)),
+    "matrix with bias": lambda x, w: F.linear(x, w.repeat(4, 1), w.repeat(4)[:4]),
+    "vector": torch.mv,
+    "layer norm": lambda x, w: F.layer_norm(x, (4,), w, w),
+    "group norm": lambda x, w: F.group_norm(x, 2, w, w),
+    "batch norm": lambda x, w: F.batch_norm(x, None, None, w, w, training=True),
+}
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize("applied", _APPLIED)
+def test_a_step_that_torch_refuses_for_its_dtypes_is_refused(applied: str) -> None:
+    """Torch's fake kernels take weights of any dtype: a step that no one can run would have numbers."""
+    x, weight = torch.rand(6, 4), torch.rand(4)
+
+    def runs(at: torch.dtype, of: torch.dtype) -> bool:
+        try:
+            _APPLIED[applied](x.to(at), weight.to(of))
+        except RuntimeError:
+            return False
+        return True
+
+    def is_derived(at: torch.dtype, of: torch.dtype) -> bool:
+        cast = spec(lambda y, _: _APPLIED[applied](y.to(at), torch.rand(4).to(of)).float())
+        try:
+            trace_at(cast, {}, {"B": 6, "d": 12, "C": 4}, {}, Options(optimizer="sgd", mode="infer"))
+        except NapkinError:
+            return False
+        return True
+
+    pairs = [(at, of) for at in _DTYPES for of in _DTYPES]
+
+    assert [runs(*pair) for pair in pairs] == [is_derived(*pair) for pair in pairs]
+    assert {runs(*pair) for pair in pairs} == {True, False}

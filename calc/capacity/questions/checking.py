@@ -28,7 +28,7 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
     of_model = SIZES if problem.given.model else ()
     inputs = [name for name in problem.given.variables if name not in of_model]  # a model's numbers are at all of its sizes
     idle = [problem.question.variable(name).key for name in inputs if name not in part]
-    used = {problem.wanted.symbol, *problem.question.also}
+    used = {problem.wanted.symbol, *problem.also}
     for step, equation in reversed((*system.steps, *everything.steps)):
         used |= {equation.symbol, *free_names(equation.expr)} if step.symbol in used else set()
     if all(step.symbol != problem.wanted.symbol for step, _ in system.steps):

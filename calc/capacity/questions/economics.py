@@ -69,11 +69,11 @@ ENERGY = replace(
     name="energy",
     summary="energy of a training run",
     variables=(*_VARIABLES, _POWER, _OVERHEAD, _ENERGY),
-    equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time; 1,000 Wh to the kWh")),
+    equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time, as if every device took its full power all the time; 1,000 Wh to the kWh")),
     answer="E",
     also=("H", "t"),
     conditions=(Requirement("q >= 1", "pue = {q} is below 1: the building cannot take less than its devices", refuse=True),),
-    notes=("every device at its full power all the time: hosts and network are in the overhead only",),
+    notes=("hosts and network are in the overhead only",),
 )
 CARBON = replace(
     ENERGY,
@@ -84,7 +84,6 @@ CARBON = replace(
     answer="G",
     also=("E", "H", "t"),
     notes=(
-        *ENERGY.notes,
         "pue and intensity are those of a place and time: neither has a default, so name their source beside the answer",
         "electricity of the training run alone: neither making the devices nor failed runs, experiments and use",
     ),

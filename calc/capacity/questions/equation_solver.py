@@ -91,6 +91,7 @@ class EquationSolver(Problem):
         value, bound = self._rounded(real, crossing)
         exact = (x.symbol not in system.rounded and crossing is None) or value.denominator == 1
         everything = self._everything(value, rounded=value != real, exact=exact)
+        self.also = tuple(name for name in self.also if name in everything.values)
         require_all_used(self, system, everything)
         check(self, everything.values)
         expr = None if crossing is not None else self._closed(system)
@@ -98,11 +99,11 @@ class EquationSolver(Problem):
         lines = system.lines((x.symbol,), meanings)
         lines = lines if lines else (self._searched_line(crossing, real),)
         shown = {line.symbol: line.value for line in lines} | {x.symbol: value}
-        beside = (y for y in everything.lines(self.question.also, meanings) if not same(shown.get(y.symbol, Fraction(-1)), y.value))
+        beside = (y for y in everything.lines(self.also, meanings) if not same(shown.get(y.symbol, Fraction(-1)), y.value))
         say(self, value)
         flag_experts(self, value)
         flag_beyond(self, value)
-        further = (name for name in self.question.also if name in everything.values and name not in {x.symbol, *self.given.variables})
+        further = (name for name in self.also if name not in {x.symbol, *self.given.variables})
         notes = (*self.question.notes, *(() if self.given.model else self.question.notes_without_model))
         return replace(
             self._answer(value, WorkedCalculation(self.question.name, self._puts(), lines), expr, notes),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from calc.capacity.questions.question import Question, Variable
 from calc.capacity.questions.values import ParsedValue, Typed, read
-from calc.errors import BadInputError, one_of
+from calc.errors import BadInputError, listed, one_of
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
 _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
@@ -18,7 +18,9 @@ _OTHER_WORDS = {
     "sequence-length": "sequence", "utilization": "mfu", "num-layers": "layers", "num-heads": "heads", "hidden-size": "width",
     "chips": "gpus", "size": "parameters", "tp": "tensor", "dp": "data", "pp": "pipeline", "cp": "context", "ep": "expert", "mbs": "micro",
     "micro-batch-size": "micro", "gbs": "batch", "global-batch-size": "batch", "context": "sequence", "context-length": "sequence",
-    "ctx-len": "sequence", "vram": "memory",
+    "ctx-len": "sequence", "vram": "memory", "device": "gpu", "accelerator": "gpu", "chip": "gpu", "hours": "gpu-hours",
+    "device-hours": "gpu-hours", "watts": "power", "tdp": "power", "num-devices": "gpus", "world-size": "gpus", "seq": "sequence",
+    "n-layers": "layers", "n-heads": "heads", "d-model": "width", "price-per-hour": "price",
 }  # fmt: skip
 WORDS_OF_LAYOUT = ("micro", "batch")  # sequences per micro-batch, and per step over all devices, as in napkin shard
 # Smallest plausible value of each device specification (a smaller one lacks its unit), and how to write it.
@@ -47,6 +49,7 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
     given = QuestionInputs()
     names = {name: variable for variable in question.variables for name in variable.names}
     model_given = question.of_model and "model" in typed
+    unknown: list[str] = []
     for written, value in typed.items():
         key = written.replace("_", "-")
         if key in names:
@@ -62,7 +65,9 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
         elif model_given:
             _size_or_key(given, question, written, value)
         else:
-            raise BadInputError(_unknown(question, key))
+            unknown.append(key)
+    if unknown:
+        raise BadInputError(_unknown(question, unknown))
     if not given.solve and question.answer in given.variables:
         key = question.variable(question.answer).key
         instead = _to_solve_for(question, given)
@@ -118,7 +123,7 @@ def _size_or_key(given: QuestionInputs, question: Question, written: str, value:
         _size(given, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
     except BadInputError:
         if key in _LEAST or nearest(key, keys_of(question)):  # specifications of a device are no sizes of a model
-            raise BadInputError(_unknown(question, key)) from None
+            raise BadInputError(_unknown(question, [key])) from None
         raise
 
 
@@ -136,11 +141,16 @@ def keys_of(question: Question) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _unknown(question: Question, key: str) -> str:
+def _unknown(question: Question, unknown: Sequence[str]) -> str:
     keys = keys_of(question)
-    near = _near(key, [*keys, *(name for variable in question.variables for name in variable.names)])
-    suggested = f"{near} Its keys: napkin list questions {question.name}" if near else one_of((*keys, "solve"))
-    return f"{question.name} has no key {key[:40]!r}: {suggested}"
+    candidates = [*keys, *(name for variable in question.variables for name in variable.names)]
+    suggested = {key: _near(key, candidates) for key in unknown}
+    its_keys = f"napkin list questions {question.name}"
+    if len(unknown) > 1:
+        each = (f"{key[:40]!r}{f' ({near})' if near else ''}" for key, near in suggested.items())
+        return f"{question.name} has no keys {listed(each)}. Its keys: {its_keys}"
+    [(key, near)] = suggested.items()
+    return f"{question.name} has no key {key[:40]!r}: {f'{near} Its keys: {its_keys}' if near else one_of((*keys, 'solve'))}"
 
 
 def nearest(word: str, keys: Iterable[str]) -> str:

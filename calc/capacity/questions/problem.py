@@ -33,6 +33,7 @@ class Problem:
         self.inputs = [self._typed(variable) for variable in question.variables if variable.symbol in self.values]
         self.flags: list[str] = []
         self.notes: list[str] = []
+        self.also = question.also
         self.model: QuestionModel | None = None
         self.device = device or devices.device(given.device)
         self.used_of_device: set[str] = set()
@@ -87,7 +88,7 @@ class Problem:
     def part(self) -> set[str]:
         """Variables that the answer or an additional result may depend on, stopping at those with a value."""
         groups = [{e.symbol, *free_names(e.expr)} for e in self.equations]
-        symbols: set[str] = {self.wanted.symbol, *self.question.also}
+        symbols: set[str] = {self.wanted.symbol, *self.also}
         while True:
             open_ = symbols - self.values.keys()
             connected = {name for group in groups if group & open_ for name in group}

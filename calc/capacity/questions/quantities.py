@@ -93,6 +93,23 @@ def short(value: Fraction) -> str:
     return f"{float(digits) * 10**moved:.{_DIGITS}g}e{int(exponent) - moved}"
 
 
+def as_typed(value: Fraction, unit: str) -> str:
+    """``quantity`` of an input, with all its digits where five are too few."""
+    if exactly_shown(value, unit) or unit in _SCALED:
+        return quantity(value, unit)
+    return all_digits(value) if unit in ("share", "1") else f"{all_digits(value)} {unit}"
+
+
+def all_digits(value: Fraction) -> str:
+    """A number in a formula: ``short``, but with every digit of a whole number below 10¹⁵ and of a decimal of at most ten."""
+    if exactly_shown(value, "1"):
+        return short(value)
+    if value.denominator == 1:
+        return f"{int(value):,}" if abs(value) < 10**15 else short(value)
+    decimal = f"{float(value):,.10g}"
+    return decimal if Fraction(decimal.replace(",", "")) == value else short(value)
+
+
 def exactly_shown(value: Fraction, unit: str) -> bool:
     """Whether the digits that ``quantity`` shows are all there are."""
     if _in_full(value, unit):

@@ -19,6 +19,7 @@ from calc.trace.values.data_dependence import written
 
 _NO_REDUCTION = 0
 _MEAN = 1
+_BYTES_OF_HALF = 2
 
 # These reduce their loss in the buffer of the elementwise losses: the scalar keeps that whole storage alive.
 _REDUCE_IN_PLACE = frozenset(
@@ -34,6 +35,7 @@ _REDUCE_IN_PLACE = frozenset(
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of ``func`` on fake tensors. Where its own code requires plain numbers for sizes, torch's Python decomposition runs
     instead: it gives the same result, and the trace contains ``func`` either way."""
+    _require_one_dtype(func, args)
     if _only_writes(func, args):
         return args[0]
     if func is torch.ops.aten._grouped_mm.default:
@@ -45,6 +47,32 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     out = _in_own_format(func, args, _run(func, args, kwargs))
     explicit = kwargs.get("memory_format") not in (None, torch.preserve_format)
     return out if explicit else laid_out(func, args, out)
+
+
+# Arguments that the real kernels take in one dtype only, as the fake ones do not ask.
+_OF_ONE_DTYPE = {
+    torch.ops.aten.mm.default: (0, 1),
+    torch.ops.aten.addmm.default: (0, 1, 2),
+    torch.ops.aten.mv.default: (0, 1),
+    torch.ops.aten.addmv.default: (0, 1, 2),
+}
+# Weights of these may be in fp32 beside an input of fewer bits, and in no other dtype than the input's besides.
+_NORMALIZATIONS = frozenset(
+    {torch.ops.aten.native_layer_norm.default, torch.ops.aten.native_group_norm.default, torch.ops.aten.native_batch_norm.default}
+)
+
+
+def _require_one_dtype(func: Any, args: tuple[Any, ...]) -> None:
+    """Raise what the real kernel raises where its arguments have several dtypes."""
+    if func in _OF_ONE_DTYPE:
+        dtypes = {args[place].dtype for place in _OF_ONE_DTYPE[func]}
+        if len(dtypes) > 1:
+            raise RuntimeError(f"{func}: the tensors must have the same dtype, but have {' and '.join(sorted(map(str, dtypes)))}")
+    if func in _NORMALIZATIONS:
+        of_input = args[0].dtype
+        allowed = {of_input} | ({torch.float32} if of_input.itemsize == _BYTES_OF_HALF else set())
+        if not {t.dtype for t in args[1:] if isinstance(t, torch.Tensor)} <= allowed:
+            raise RuntimeError(f"{func}: mixed dtype: the parameters must be {of_input}")
 
 
 # Their fake kernels return the promoted dtype of both arguments; the real ones return the dtype of this argument.
