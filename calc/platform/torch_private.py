@@ -48,6 +48,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "exclude_key=_SetExcludeDispatchKeyGuard",
         "has_kernel=_dispatch_has_kernel_for_dispatch_key",
         "onednn_is_on=_get_mkldnn_enabled",
+        "outside_dispatch=_RestorePythonTLSSnapshot",
         "set_onednn=_set_mkldnn_enabled",
         "throw_on_address=_set_throw_on_mutable_data_ptr",
         "warn_on_address=_set_warn_deprecated_on_mutable_data_ptr",

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from calc.errors import NapkinError, TraceError
+from calc.experiment.inference_mode import decomposed, is_composite
 from calc.graph.step import LOSS, OPTIMIZER, RECOMPUTED, TOP, Call, Event, Op, Tensor
-from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
+from calc.platform.torch_private import FakeTensor, TorchDispatchMode, current_node, next_node_number
 from calc.symbolic.algebra import log2_ceiling
 from calc.trace.kernels import fake_kernels, fourier
 from calc.trace.kernels.result_cache import Repeats, token_of
@@ -28,7 +29,6 @@ from calc.trace.values.unbacked_sizes import UnbackedSizes
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _OF_OPTIMIZERS = ("optimizer", "zero_grad")
-_COMPOSITE = DispatchKey.CompositeImplicitAutograd
 _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.start
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
@@ -104,10 +104,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             return self._view_result
         if func.namespace != "aten":
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled() and _is_composite(func):
-            # Inference mode skips the dispatch key that decomposes such operators before they arrive here.
-            with self:
-                return func._op_dk(_COMPOSITE, *args, **kwargs)
+        if is_composite(func):
+            return decomposed(self, func, args, kwargs)
         if func is _NUMBERED and type(current_node()).__name__ == NUMBERING:
             args = (args[0], self._zeros_count)
         try:
@@ -363,12 +361,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
 def _plain(value: Any) -> Any:
     return value
-
-
-@functools.cache
-def _is_composite(func: Any) -> bool:
-    """Whether torch decomposes ``func`` into other operators, without a kernel of its own."""
-    return bool(has_kernel(func.name(), _COMPOSITE))
 
 
 def last_node_number() -> int:

@@ -32,6 +32,7 @@ _OVERHEAD = Variable(
 _ENERGY = Variable("E", "energy", "kWh", "energy")
 _INTENSITY = Variable("i", "intensity", "g/kWh", "CO₂ equivalent that the grid emits for an energy")
 _EMISSIONS = Variable("G", "emissions", "kg", "CO₂ equivalent")
+_AT_FULL_POWER = "power times time, as if every device took its full power all the time; 1,000 Wh to the kWh"
 _EACH = replace(ACHIEVED, symbol="A")  # X is the cost here
 _VARIABLES = (ACTIVE, TOKENS, DEVICES, PEAK, MFU, FLOPS, DEVICE_HOURS, DAYS, PER_TOKEN, _EACH, SPEED_OF_ONE)
 _TIME = (
@@ -69,7 +70,7 @@ ENERGY = replace(
     name="energy",
     summary="energy of a training run",
     variables=(*_VARIABLES, _POWER, _OVERHEAD, _ENERGY),
-    equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time, as if every device took its full power all the time; 1,000 Wh to the kWh")),
+    equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", _AT_FULL_POWER)),
     answer="E",
     also=("H", "t"),
     conditions=(Requirement("q >= 1", "pue = {q} is below 1: the building cannot take less than its devices", refuse=True),),
