@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.derive.quantities import absent, applies
 from calc.derive.result import Derivation, Quantity
-from calc.errors import BadInputError, FreeMemoryError, MeasurementError, suggestion
+from calc.errors import BadInputError, DimensionError, FreeMemoryError, MeasurementError, suggestion
 from calc.graph.exchanges import headlines, of_counting
 from calc.options import Options, by_cuda
 from calc.pipeline.observed import at_observed
@@ -125,11 +125,14 @@ def check(
     Sizes not given are the spec's sizes for checks, then those of the derivation. Raises ``BadInputError`` for a derivation without its
     spec, and ``MeasurementError`` if the run fails or needs more memory than is free.
     """
-    spec = derivation.spec
-    if not isinstance(spec, Spec):
-        raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
     require_device_of(derivation.options, device)
-    small = chosen(derivation, spec, sizes)
+    try:
+        spec = _spec_of(derivation)
+        small = chosen(derivation, spec, sizes)
+    except DimensionError:  # its trace may need multiples that the model does not
+        derivation = derivation.at_sizes(sizes)
+        spec = _spec_of(derivation)
+        small = chosen(derivation, spec, sizes)
     at, whole = small.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     derivation = derivation.at_sizes(untied)
@@ -148,6 +151,12 @@ def check(
         derivation, at, measurement.unbacked_sizes, measurement.unbacked_first_step, lambda: _recounted(derivation, at, measurement)
     )
     return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
+
+
+def _spec_of(derivation: Derivation) -> Spec:
+    if isinstance(derivation.spec, Spec):
+        return derivation.spec
+    raise BadInputError(f"{derivation.model} was derived from a graph alone, which cannot be run: derive it from its spec to check it")
 
 
 def require_device_of(options: Mapping[str, str], device: str) -> None:

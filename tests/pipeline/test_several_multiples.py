@@ -181,6 +181,28 @@ def test_sizes_for_checks_are_raised_to_the_inferred_multiple() -> None:
     assert {"B": 3, "T": 8, "d": 11} == {**report.sizes}
 
 
+class SplitInThree(nn.Module):
+    """Features in three parts, whose widths differ by one where three does not divide them."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat(self.layer(x).tensor_split(3, -1)[::-1], -1).square()
+
+
+def test_a_derivation_is_checked_at_sizes_that_its_own_trace_does_not_hold_at() -> None:
+    """Six features are split evenly, as the closed forms assume; five are not, and are traced."""
+    s = Spec("split", {"B": 3, "d": 6}, SplitInThree, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+    report = calc.check(derivation, d=5)
+
+    assert ["Eq(Mod(d, 3), 0)"] == [a.expr for a in derivation.assumptions]
+    assert [] == failures(report)
+    assert {"B": 3, "d": 5} == {**report.sizes}
+
+
 class HybridLayer(nn.Module):
     """Multiplies by a table that all layers of this kind share, or sums over chunks of 8, padded to whole ones."""
 
