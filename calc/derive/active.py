@@ -280,19 +280,40 @@ class _Flow:
                 shares[use.parameter] = (each, *use.shape)
             else:
                 owners.setdefault(use.group, {})[use.parameter] = shapes[use.parameter]
-        if each is None or (owners and not self._alike(choice, owners)):
+        idle = self._never_chosen([*map(list, owners.values())], shapes) if len(owners) > 1 else []
+        if each is None or (owners and not self._alike(choice, owners, len(idle))):
             self._reasons.append(
                 f"{choice.module_path or 'the model'}: the chosen rows go to modules that are not equal experts"
             )
             return {}
         for i, own in enumerate(owners.values()):  # a token uses e experts: the first one counts e times, the others 0 times
             shares |= {parameter: (0,) if i else (each, *shape) for parameter, shape in own.items()}
-        return shares
+        return shares | dict.fromkeys((parameter for expert in idle for parameter in expert), (0,))
 
-    def _alike(self, choice: _Choice, owners: Mapping[int, Mapping[int, tuple[Any, ...]]]) -> bool:
+    def _alike(self, choice: _Choice, owners: Mapping[int, Mapping[int, tuple[Any, ...]]], idle: int) -> bool:
         shapes = [list(group.values()) for group in owners.values()]
         separate = sum(map(len, owners.values())) == len({p for group in owners.values() for p in group})
-        return separate and len(owners) == choice.number and all(own == shapes[0] for own in shapes)
+        return separate and len(owners) + idle == choice.number and all(own == shapes[0] for own in shapes)
+
+    def _never_chosen(self, experts: Sequence[Sequence[int]], shapes: Mapping[int, tuple[Any, ...]]) -> list[list[int]]:
+        """The parameters of each expert that no row chose in this trace, where a loop runs those alone that were chosen: they have the
+        shapes of ``experts``, and their names but for one part."""
+        by_name = {tuple(name.split(".")): tensor.storage for name, tensor in self.trace.parameters}
+        names = {storage: name for name, storage in by_name.items()}
+        first, second = ([names[parameter] for parameter in expert] for expert in experts[:2])
+        differs = [i for i, (one, other) in enumerate(zip(first[0], second[0], strict=False)) if one != other]
+        if len(differs) != 1:
+            return []
+        [place] = differs
+
+        def of(expert: str, name: tuple[str, ...]) -> tuple[str, ...]:
+            return (*name[:place], expert, *name[place + 1 :])
+
+        used = self._whole.union(use.parameter for uses in self._uses.values() for use in uses)
+        siblings = [name[place] for name in by_name if len(name) > place and of("", name) == of("", first[0])]
+        groups = [[by_name.get(of(sibling, name), -1) for name in first] for sibling in siblings]
+        alike = [shapes[parameter] for parameter in experts[0]]
+        return [group for group in groups if not used & {*group} and [shapes.get(parameter) for parameter in group] == alike]
 
 
 def _quotient(a: Any, b: Any) -> Any | None:

@@ -9,6 +9,7 @@ so of several loops only the inner ones, whose iterations are many and small, st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 Counts = tuple[int, ...]
 
@@ -26,17 +27,33 @@ _NESTED: tuple[tuple[Counts, Counts], ...] = (
 )
 
 
-def traced_counts(attempt: int, loops: Sequence[str]) -> dict[str, Counts]:
-    """The trip counts at which each loop is traced with symbolic sizes; ``loops`` are in the order of their discovery."""
+class Bounded(Protocol):
+    """A dimension, which may be at most another one."""
+
+    @property
+    def at_most(self) -> str | None: ...
+
+
+def limits(loops: Sequence[str], dims: Mapping[str, Bounded], basis: Mapping[str, str]) -> dict[str, str]:
+    """Loops that run no more iterations than another one, each with that one, or than a number in ``basis``, which defines dimensions: over
+    the experts that were chosen, and over all."""
+    bounds = {name: dims[name].at_most or "" for name in loops if name in dims}
+    return {name: bound for name, bound in bounds.items() if bound in loops or basis.get(bound, bound).isdigit()}
+
+
+def traced_counts(attempt: int, loops: Sequence[str], limits: Mapping[str, str] = {}) -> dict[str, Counts]:
+    """The trip counts at which each loop is traced with symbolic sizes; ``loops`` are in the order of their discovery. ``limits`` are
+    loops that run no more iterations than another one."""
     if len(loops) < 2:
         return dict.fromkeys(loops, _ALONE[min(attempt, len(_ALONE) - 1)])  # the second loop may not be discovered yet
-    first, inner = _NESTED[attempt]
-    return {name: inner if number else first for number, name in enumerate(loops)}
+    few, more = _NESTED[attempt]
+    outer = {loops[0], *limits} - {*limits.values()}
+    return {name: few if name in outer else more for name in loops}
 
 
-def certified_counts(attempt: int, loops: Sequence[str]) -> list[dict[str, int]]:
+def certified_counts(attempt: int, loops: Sequence[str], limits: Mapping[str, str] = {}) -> list[dict[str, int]]:
     """Trip counts for the two certificates, larger than the traced ones and different in every loop."""
-    most = {name: counts[-1] for name, counts in traced_counts(attempt, loops).items()}
+    most = {name: counts[-1] for name, counts in traced_counts(attempt, loops, limits).items()}
     return [{name: most[name] + 1 + (number + i) % 2 for i, name in enumerate(loops)} for number in range(2)]
 
 
@@ -53,11 +70,11 @@ def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None
     return None
 
 
-def attempt_of(loops: Sequence[str], traces: Sequence[Mapping[str, int]]) -> int:
+def attempt_of(loops: Sequence[str], traces: Sequence[Mapping[str, int]], limits: Mapping[str, str] = {}) -> int:
     """The first attempt whose trip counts are those of ``traces``; 0 where there is no loop."""
     met = {name: tuple(sorted({sizes[name] for sizes in traces})) for name in loops}
     tried = range(len(_ALONE if len(loops) < 2 else _NESTED))
-    return next((attempt for attempt in tried if traced_counts(attempt, loops) == met), 0)
+    return next((attempt for attempt in tried if traced_counts(attempt, loops, limits) == met), 0)
 
 
 def _points(attempt: int, loops: Sequence[str]) -> int:

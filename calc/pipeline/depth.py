@@ -209,7 +209,8 @@ def _alike(graph: Graph, unrolled: Graph) -> bool:
 
 def attempt_of(graph: Graph) -> int:
     """The attempt whose trip counts sufficed: a special case of the same step probably needs as many."""
-    return trip_counts.attempt_of(graph.loops, [trace.sizes for trace in graph.traces])
+    limits = trip_counts.limits(graph.loops, {dim.name: dim for dim in graph.dims}, graph.basis)
+    return trip_counts.attempt_of(graph.loops, [trace.sizes for trace in graph.traces], limits)
 
 
 _BY_VALUES = (

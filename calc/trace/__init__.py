@@ -73,7 +73,7 @@ def certificate_sizes(
     bounded, products = bounded_by(dims, graph.loops, basis), sides(dims, graph.options.get("optimizer", ""))
     rules = HintRules(bounded, products, least=lower_bounds(dims, basis))
     certificates, requested = [], basis.values(sizes)
-    for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops)):
+    for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops, trip_counts.limits(graph.loops, dims, graph.basis))):
         # The last is for guards that compare with a constant, such as more than 25 rows.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         ways = [replace(rules, hint_set=number + 1), *(replace(rules, shift=shift) for shift in shifts)]

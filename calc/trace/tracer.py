@@ -66,12 +66,18 @@ class Tracer:
     def graph(self) -> Graph | Refusal:
         """The graph of the step, or the reason why the plan does not suffice."""
         runs = []
-        for counts in itertools.product(*trip_counts.traced_counts(self.plan.attempt, self.loops).values()):
+        for counts in itertools.product(*self._traced_counts.values()):
             run = self._run(dict(zip(self.loops, counts, strict=True)))
             if isinstance(run, Refusal):
                 return run
             runs.append(run)
         return self._of(runs)
+
+    @property
+    def _traced_counts(self) -> dict[str, trip_counts.Counts]:
+        """The trip counts at which each loop is traced."""
+        limits = trip_counts.limits(self.loops, self.spec.dimensions, self.basis.define)
+        return trip_counts.traced_counts(self.plan.attempt, self.loops, limits)
 
     # -- runs ------------------------------------------------------------------------------------------------------------------
 
@@ -94,7 +100,7 @@ class Tracer:
 
     def _unrolled(self, fixed: Mapping[str, int]) -> TracedRun | None:
         """The run with those symbols fixed, unrolled from the run with one iteration less, if there is one and it determines this one."""
-        for loop, counts in trip_counts.traced_counts(self.plan.attempt, self.loops).items():
+        for loop, counts in self._traced_counts.items():
             shorter = self.traces.get(tuple({**fixed, loop: fixed[loop] - 1}.items()))
             if loop in self._stated and len(counts) == _OF_A_LINE and fixed[loop] == counts[-1] and shorter is not None:
                 outcome = outcome_of(functools.partial(unrolled_run, self.spec, shorter, self._sizes(fixed), self.plan.options))
@@ -173,7 +179,7 @@ class Tracer:
         if _UNEQUAL.search(str(error)):
             return None
         spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
-        fixed = {name: counts[0] for name, counts in trip_counts.traced_counts(self.plan.attempt, self.loops).items()}
+        fixed = {name: counts[0] for name, counts in self._traced_counts.items()}
         may = [
             (loop, name)
             for loop, name in itertools.product(self.loops, self.basis.symbols)
@@ -196,7 +202,7 @@ class Tracer:
         of_zeros = guards.of_zeros(of_sizes, runs, basis.symbols)
         of_values = (*guards.of_values(runs, reads), *guards.of_numbers(of_sizes, runs, reads))
         branches = guards.branches(plan, of_sizes, of_zeros, runs, basis)
-        of_depths = guards.of_depths(trip_counts.traced_counts(plan.attempt, self.loops))
+        of_depths = guards.of_depths(self._traced_counts)
         assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, reads, basis), *branches)
         return Graph(
             model=spec.name,

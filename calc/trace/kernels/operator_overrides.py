@@ -18,6 +18,7 @@ from calc.platform.replaced import replaced
 from calc.platform.sized_list import SizedList
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
 from calc.trace.kernels.composites import OperatorNames
+from calc.trace.kernels.picked_modules import picking_modules
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import note_made_from
@@ -72,6 +73,7 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
         uncompiled(recorder.exchanged.add),
         sequence_lengths.written_out(),
+        picking_modules(picking),
     ):
         yield
 

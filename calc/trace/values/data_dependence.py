@@ -25,17 +25,24 @@ WHOLE = (torch.int64, torch.int32, torch.bool)
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Integers from ``low`` to ``high`` - 1, each equally likely."""
+    """Integers from ``low`` to ``high`` - 1, each equally likely. One of several that differ has its ``place`` among them, the smallest
+    first."""
 
     low: Any
     high: Any
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The last axis holds an index into a tensor: entry j is below ``counts[j]``."""
+    """The last axis holds an index into a tensor: entry j is below ``counts[j]``. One of several rows that differ has its number."""
 
     counts: tuple[Any, ...]
+    row: int | None = None
+
+    def column(self, which: int = 0) -> Between:
+        """The values of one entry. Those of a single entry differ from row to row."""
+        return Between(0, self.counts[which], self.row if len(self.counts) == 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +247,15 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     if name == "select" and axis in (last, -1):
         which = args[2]
         one = len(fact.counts) == 1 or isinstance(which, int)
-        note(out, Between(0, fact.counts[which if isinstance(which, int) else 0]) if one else None)
+        note(out, fact.column(which if isinstance(which, int) else 0) if one else None)
     elif name == "unbind" and axis in (last, -1):
-        for tensor, count in zip(out, fact.counts, strict=True):
-            note(tensor, Between(0, count))
+        for which, tensor in enumerate(out):
+            note(tensor, fact.column(which))
+    elif name == "unbind" and fact.row is None and last == 1:
+        for row, tensor in enumerate(out):
+            note(tensor, replace(fact, row=row))
     elif name == "squeeze" and len(fact.counts) == 1:
-        note(out, Between(0, fact.counts[0]))
+        note(out, fact.column())
     elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
         note(out, fact)
 
