@@ -43,6 +43,10 @@ def divides(name: str, part: int | str, plus: int = 0) -> str:
 BRANCH, SPECIAL_CASE = "branch", "special case"
 
 
+# Why a step that skips experts which no row chose is traced with all of them.
+EVERY_EXPERT = "at least one row chooses each expert"
+
+
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """A guard on sizes, or a value read out of a tensor, that the traced step assumes. ``kind`` is one of the kinds above, or empty."""

@@ -16,6 +16,7 @@ import sympy as sp
 from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation, Quantity
 from calc.errors import DimensionError, NapkinError
+from calc.graph.guards import EVERY_EXPERT
 
 Counts = Mapping[str, tuple[int, ...]]
 
@@ -41,6 +42,7 @@ def at_observed(
     for its input.
     """
     both = {step: _ObservedSizes.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
+    skips = any(a.because == EVERY_EXPERT for a in derivation.assumptions)
     recounted = functools.cache(lambda: _or_error(recount))
     numbers: dict[str, int | None] = {}
     open_: dict[str, str] = {}
@@ -49,7 +51,7 @@ def at_observed(
         if quantity.text is None:
             continue
         try:
-            numbers[name] = both[QUANTITIES[name].step or 2].number(derivation, quantity, recounted)
+            numbers[name] = both[QUANTITIES[name].step or 2].number(derivation, quantity, recounted, skips)
         except NapkinError as error:
             open_[name] = str(error)
     return Observed(numbers, open_)
@@ -69,8 +71,13 @@ class _ObservedSizes:
         varied = {name: counts for name, counts in seen.items() if name not in constant}
         return cls({**{name: size for name, size in sizes.items() if name not in varied}, **constant}, varied)
 
-    def number(self, derivation: Derivation, quantity: Quantity, recount: Callable[[], Mapping[str, int] | NapkinError]) -> int:
+    def number(
+        self, derivation: Derivation, quantity: Quantity, recount: Callable[[], Mapping[str, int] | NapkinError], skips: bool
+    ) -> int:
+        """The quantity at the observed sizes. ``skips``: a real run may skip an expert, which a recount notices."""
         if not self.varied:
+            if skips and isinstance(recounted := recount(), NapkinError):
+                raise recounted
             try:
                 return quantity.at(**_free(derivation, self.constant))
             except DimensionError:

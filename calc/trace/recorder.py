@@ -23,7 +23,7 @@ from calc.trace.kernels import fake_kernels, fourier
 from calc.trace.kernels.result_cache import Repeats, token_of
 from calc.trace.module_paths import ModulePath
 from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch, refuse_undivided
-from calc.trace.values import affine_indices, data_dependence, true_counts
+from calc.trace.values import affine_indices, chosen_rows, data_dependence, true_counts
 from calc.trace.values.constant_propagation import ConstantPropagation
 from calc.trace.values.unbacked_sizes import UnbackedSizes
 
@@ -133,6 +133,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self._zeros_count = out.numel()
         data_dependence.follow(func, args, kwargs, out)
         true_counts.follow(func, args, kwargs, out)
+        chosen_rows.follow(func, args, kwargs, out)
         if self._symbolic:
             affine_indices.follow(func, args, kwargs, out)
         if not self.phase:
@@ -142,6 +143,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
         else:
             self._trace_operator(func, args, kwargs, out)
+            self.unbacked.follow(func, args, out)
             self.mutates_tracked = self.mutates_tracked or self._mutates_tracked(func, args)
             if self.mutates_tracked and not self._aliasing:
                 raise _MutatesTrackedError

@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from calc.dimensions import Dim, evaluate, meaning_of, ordered_names, quotient
-from calc.errors import Failure, NapkinError, RoundedShareError, SizesError, SpecializationError, TraceError, UnbackedSizeError
+from calc.errors import (
+    DataDependentError,
+    Failure,
+    NapkinError,
+    RoundedShareError,
+    SizesError,
+    SpecializationError,
+    TraceError,
+    UnbackedSizeError,
+)
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
@@ -190,7 +199,8 @@ class Tracer:
         for loop, name in may:
             bounded = StepSizes(self.basis, hints(self.basis, sizes, HintRules({name: _MOST_BOUNDED})), fixed)
             second = self._failure(bounded)
-            if second is None or isinstance(second, UnbackedSizeError) or (type(second) in _MAY_EXCEED and _place(second) != _place(error)):
+            further = isinstance(second, UnbackedSizeError | DataDependentError)
+            if second is None or further or (type(second) in _MAY_EXCEED and _place(second) != _place(error)):
                 return unbacked_sizes.with_bound(spec, name, loop)
         return None
 

@@ -17,8 +17,8 @@ from calc.experiment.uncompiled import uncompiled
 from calc.platform.replaced import replaced
 from calc.platform.sized_list import SizedList
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
+from calc.trace.kernels.chosen_experts import of_chosen_experts
 from calc.trace.kernels.composites import OperatorNames
-from calc.trace.kernels.picked_modules import picking_modules
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import note_made_from
@@ -73,7 +73,7 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
         uncompiled(recorder.exchanged.add),
         sequence_lengths.written_out(),
-        picking_modules(picking),
+        of_chosen_experts(recorder),
     ):
         yield
 

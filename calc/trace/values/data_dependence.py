@@ -25,11 +25,12 @@ WHOLE = (torch.int64, torch.int32, torch.bool)
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Integers from ``low`` to ``high`` - 1, each equally likely. One of several that differ has its ``place`` among them, the smallest
-    first."""
+    """Integers from ``low`` to ``high`` - 1, each equally likely. They may all ``differ``, in ascending order; one of those has its
+    ``place``."""
 
     low: Any
     high: Any
+    differ: bool = False
     place: int | None = None
 
 
@@ -42,7 +43,8 @@ class Columns:
 
     def column(self, which: int = 0) -> Between:
         """The values of one entry. Those of a single entry differ from row to row."""
-        return Between(0, self.counts[which], self.row if len(self.counts) == 1 else None)
+        alone = len(self.counts) == 1
+        return Between(0, self.counts[which], differ=alone and self.row is None, place=self.row if alone else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,9 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     fact = fact_of(args[0])
     if isinstance(fact, OneIn) and fact.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
         fact = replace(fact, within=_permuted(fact.within, args[1]) if name == "permute" else None)
+    if isinstance(fact, Between) and fact.differ:
+        _carry_different(fact, name, args, kwargs, out)
+        return
     if not isinstance(fact, Columns):
         note(out, fact if name != "_to_copy" or _keeps(fact, out.dtype) else None)
         return
@@ -254,10 +259,25 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     elif name == "unbind" and fact.row is None and last == 1:
         for row, tensor in enumerate(out):
             note(tensor, replace(fact, row=row))
-    elif name == "squeeze" and len(fact.counts) == 1:
+    elif len(fact.counts) == 1 and (name == "squeeze" or (name == "view" and out.dim() == last)):
         note(out, fact.column())
     elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
         note(out, fact)
+
+
+def _carry_different(fact: Between, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """Note the place of each element that is taken out of one axis of integers that differ."""
+    alike = replace(fact, differ=False)
+    which = kwargs.get("index", args[2] if len(args) > 2 else None)
+    if name == "unbind" and args[0].dim() == 1:
+        for place, tensor in enumerate(out):
+            note(tensor, replace(alike, place=place))
+    elif name == "select" and args[0].dim() == 1 and isinstance(which, int) and which >= 0:
+        note(out, replace(alike, place=which))
+    elif name in ("clone", "detach", "alias"):
+        note(out, fact)
+    elif name != "_to_copy" or _keeps(fact, out.dtype):
+        note(out, fact if name == "_to_copy" else alike)
 
 
 def _permuted(within: ZerosBeyond, order: Any) -> ZerosBeyond:
@@ -331,9 +351,15 @@ def _even(given: Mapping[str, Any], out: Any) -> None:
     note(out, Even())
 
 
-@_fact_rule("_unique2", "unique_consecutive", "unique_dim")
+@_fact_rule("unique_consecutive", "unique_dim")
 def _different(given: Mapping[str, Any], out: Any) -> None:
     note(out[0], fact_of(given["self"]))
+
+
+@_fact_rule("_unique2")
+def _each_once(given: Mapping[str, Any], out: Any) -> None:
+    fact = fact_of(given["self"])
+    note(out[0], replace(fact, differ=True) if isinstance(fact, Between) else fact)
 
 
 @_fact_rule("nonzero")

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from calc.errors import DataDependentError, Failure, SpecializationError, TraceError, UnbackedSizeError
+from calc.graph.guards import EVERY_EXPERT
 from calc.platform.torch_private import current_node
 from calc.trace.source_lines import is_foreign, running_line, user_line
-from calc.trace.values import asserts, sequence_lengths
+from calc.trace.values import asserts, chosen_rows, sequence_lengths
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
 from calc.trace.values.data_dependence import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
 from calc.trace.values.true_counts import count_of
@@ -53,6 +54,7 @@ class UnbackedSizes:
         self._write = write
         self._storage = storage
         self._of_values: dict[tuple[Any, ...], Any] = {}
+        self._compared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._only_picking = False
         self._finite = False
         self._number: float | None = None
@@ -118,6 +120,11 @@ class UnbackedSizes:
             return True, truth == ALWAYS
         if self._only_picking and not args[0].dtype.is_floating_point:
             return True, 0
+        taken = chosen_rows.fact(args[0])
+        if taken is not None and (isinstance(taken, chosen_rows.Taken) or func is aten.is_nonzero.default):
+            value = not isinstance(taken, chosen_rows.Taken) or taken.truth
+            self.assume(str(value), EVERY_EXPERT)
+            return True, value
         return self._assumed(truth) if args[0].dtype is torch.bool else (False, None)
 
     def _assumed(self, truth: Any) -> tuple[bool, Any]:
@@ -128,8 +135,12 @@ class UnbackedSizes:
             value, why = truth.truth, "no number of the step is infinite or NaN"
         if value is None:
             return False, None
-        self._constants.constant_reads[user_line()] = str(value), why
+        self.assume(str(value), why)
         return True, value
+
+    def assume(self, value: str, why: str) -> None:
+        """Note the assumption that the running line reads ``value`` out of a tensor."""
+        self._constants.constant_reads[user_line()] = value, why
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose result has an unbacked size; ``(False, None)`` of others."""
@@ -146,8 +157,8 @@ class UnbackedSizes:
 
     def count(self, x: torch.Tensor, kind: str = "true") -> Any:
         """The number of true elements of ``x``, or of distinct ones (``kind``). Equal contents give the same count."""
-        layout = (*x.shape, *x.stride(), x.storage_offset())
-        key = (kind, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
+        contents = self._contents(x)
+        key = (kind, *self._compared.get(contents, contents))
         constant = count_of(x) if kind == "true" else None
         if constant is not None:
             self.of_constants = self._constants.has_count(x, constant, _COUNTS[kind])
@@ -163,6 +174,16 @@ class UnbackedSizes:
         elif key not in self._of_values:
             self._of_values[key] = self._count(x, kind)
         return self._of_values[key]
+
+    def _contents(self, x: torch.Tensor) -> tuple[Any, ...]:
+        """A key for the current values of ``x``."""
+        layout = (*x.shape, *x.stride(), x.storage_offset())
+        return self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout)
+
+    def follow(self, func: Any, args: tuple[Any, ...], out: Any) -> None:
+        """Note of a mask what it compares: ``chosen == e``, computed twice, is true equally often. Call it after ``func`` is traced."""
+        if func is aten.eq.Scalar and index_bound(fact_of(args[0])) is not None:
+            self._compared[self._contents(out)] = (*self._contents(args[0]), self._write(args[1]))
 
     def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
         """``count`` of the values of ``x`` if they depend on constants only; else None."""
