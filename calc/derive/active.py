@@ -274,12 +274,14 @@ class _Flow:
         if not uses:
             return {}
         choice, shares = uses[0].choice, dict[int, tuple[Any, ...]]()
-        each, owners = choice.each, dict[int, dict[int, tuple[Any, ...]]]()
+        each, owners = choice.each, dict[Any, dict[int, tuple[Any, ...]]]()
         for use in uses:
             if math.prod(use.shape) * choice.experts == math.prod(shapes[use.parameter]):
                 shares[use.parameter] = (each, *use.shape)
             else:
                 owners.setdefault(use.group, {})[use.parameter] = shapes[use.parameter]
+        if len(owners) == 1:
+            owners = self._by_name(*owners.values())
         idle = self._never_chosen([*map(list, owners.values())], shapes) if len(owners) > 1 else []
         if each is None or (owners and not self._alike(choice, owners, len(idle))):
             self._reasons.append(
@@ -289,6 +291,16 @@ class _Flow:
         for i, own in enumerate(owners.values()):  # a token uses e experts: the first one counts e times, the others 0 times
             shares |= {parameter: (0,) if i else (each, *shape) for parameter, shape in own.items()}
         return shares | dict.fromkeys((parameter for expert in idle for parameter in expert), (0,))
+
+    def _by_name(self, own: Mapping[int, tuple[Any, ...]]) -> dict[Any, dict[int, tuple[Any, ...]]]:
+        """The parameters of experts that take parts of one tensor of rows, in the order of the experts: by the part of their names in which
+        they first differ."""
+        names = {tensor.storage: name.split(".") for name, tensor in self.trace.parameters if tensor.storage in own}
+        first = next((i for i, parts in enumerate(zip(*names.values(), strict=False)) if len({*parts}) > 1), 0)
+        experts: dict[Any, dict[int, tuple[Any, ...]]] = {}
+        for parameter, shape in own.items():
+            experts.setdefault(names[parameter][first], {})[parameter] = shape
+        return experts
 
     def _alike(self, choice: _Choice, owners: Mapping[int, Mapping[int, tuple[Any, ...]]], idle: int) -> bool:
         shapes = [list(group.values()) for group in owners.values()]

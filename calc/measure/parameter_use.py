@@ -23,6 +23,7 @@ from calc.platform.torch_private import TorchDispatchMode
 
 INSTRUMENT = "the real forward's uses of each parameter"
 _LOOKUPS = ("aten.embedding.", "aten._embedding_bag", "aten.index.Tensor", "aten.index_select.")
+_ROWS = ("aten.index.Tensor", "aten.index_select.")  # rows in the order of a choice may be split among experts
 _CHOICES = ("aten.topk.", "aten.argmax.", "aten.max.dim", "aten.sort.", "aten.argsort.", "aten.multinomial.")
 _OWN_MATRIX = "aten._grouped_mm."
 
@@ -42,6 +43,7 @@ class ParameterWatch(TorchDispatchMode):
         self._picked: dict[int, int] = {}
         self._indexed = False
         self._chosen = False
+        self._in_order = False
         self._choices: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._because = ""
         self._last = _LastMatrices(run)
@@ -74,6 +76,7 @@ class ParameterWatch(TorchDispatchMode):
 
     def _note(self, name: str, operands: list[Tensor]) -> None:
         self._chosen |= any(map(self._is_chosen, operands))
+        self._in_order |= name.startswith(_ROWS) and any(map(self._is_chosen, operands[1:]))
         if name.startswith(_OWN_MATRIX) and not any(_key(t) in self._parameters for t in operands):
             self._because = f"{name} multiplies by copies of parameters"
         for tensor in operands:
@@ -95,7 +98,7 @@ class ParameterWatch(TorchDispatchMode):
         embeddings = {*self._tables, *heads}
         others = sum(elements for key, elements in self._parameters.items() if key not in embeddings)
         unclear = "an index or a data-dependent size may come from a choice: a run does not show what belongs to a token"
-        because = unclear if self._chosen and (self._indexed or unbacked_sizes) else ""
+        because = unclear if self._chosen and (self._indexed or self._in_order or unbacked_sizes) else ""
         without = Reading(None, INSTRUMENT, because) if because and self._indexed else Reading(others, INSTRUMENT)
         return {"parameters.active": self._active(because), "parameters.non_embedding": without}
 

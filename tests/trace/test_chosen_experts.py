@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,33 @@ def counts_in_a_list(experts: Any, chosen: Tensor, count: int) -> Chosen:
             yield expert, chosen == index
 
 
+class SortedMixture(Mixture):
+    """The rows in the order of their experts, each of which takes its part: by the counts, or from where the one before it ended."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(0, 1)
+        weights, chosen = self.router(x).softmax(-1).topk(self.each, -1)
+        order = chosen.flatten().argsort()
+        rows = order // self.each
+        counts = torch.bincount(chosen.flatten(), minlength=self.count).tolist()
+        made = torch.cat([*self.loop(self.experts, x[rows], counts)])
+        return torch.zeros_like(x).index_add(0, rows, made * weights.flatten()[order, None])
+
+
+def by_counts(experts: Any, rows: Tensor, counts: Any) -> Iterator[Tensor]:
+    for expert, part in zip(experts, rows.split(counts), strict=True):
+        yield expert(part)
+
+
+def from_the_last(experts: Any, rows: Tensor, counts: Any) -> Iterator[Tensor]:
+    start = 0
+    for expert, count in zip(experts, counts, strict=True):
+        if count > 0:
+            yield expert(rows[start : start + count])
+            start += count
+
+
+SORTED = {f.__name__: f for f in (by_counts, from_the_last)}
 LOOPS = {f.__name__: f for f in (rows_of_counts, by_name, by_item, distinct, distinct_in_a_list, any_row, no_row, counts_in_a_list)}
 OF_EACH = ("any_row", "no_row", "counts_in_a_list")  # its loop is over all experts
 
@@ -129,6 +157,27 @@ def test_a_loop_over_the_chosen_experts_is_exact(loop: str) -> None:
     assert derivation["gradients.bytes"].text == ("8*d*f*E + 4*d*E" if loop in OF_EACH else "8*d*f*n1 + 4*d*E")
     assert bool(assumed) == (loop in OF_EACH)
     assert [] == failures(calc.check(derivation, d=5))
+
+
+@pytest.mark.parametrize("loop", SORTED)
+def test_rows_in_the_order_of_experts_are_divided_among_these(loop: str) -> None:
+    """How many rows each expert has is data-dependent, and adds up: no count of operations, and not one of saved bytes, depends on it."""
+    sorted_rows = replace(spec(any_row), build=lambda n: SortedMixture(n, SORTED[loop], 0))
+    derivation = calc.derive(sorted_rows, cache=False, optimizer="momentum")
+
+    assert "4*B*T*d*f*e + 2*B*T*d*E" == derivation["flops.forward.matmul"].text
+    assert "2*d*f*e + d*E" == derivation["parameters.active"].text
+    assert "n1" not in derivation["activations.bytes"].text
+    assert [] == failures(calc.check(derivation, d=5))
+
+
+def test_a_run_that_skips_an_expert_of_sorted_rows_decides_about_no_number_that_is_less() -> None:
+    """Four choices leave at least four of eight experts without rows, and without a gradient."""
+    sorted_rows = replace(spec(any_row), build=lambda n: SortedMixture(n, from_the_last, 0))
+    report = calc.check(calc.derive(sorted_rows, cache=False, optimizer="momentum"), B=1, T=2)
+
+    assert [] == [v for v in report.verdicts if v.verdict == "failed"]
+    assert "in the real run one has none" in report["gradients.bytes"].because
 
 
 @pytest.mark.slow

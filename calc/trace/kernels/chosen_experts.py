@@ -7,6 +7,7 @@ expert. Which ones they are depends on the data; what they cost does not, as far
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Never
@@ -54,6 +55,7 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
     of_list, of_dict = nn.ModuleList.__getitem__, nn.ModuleDict.__getitem__
     listed: Callable[[Any], Any] = FakeTensor.tolist
     formatted: Callable[[Any, str], str] = FakeTensor.__format__
+    splitting: Callable[..., Any] = torch.Tensor.split
 
     def item(self: Any) -> Any:
         place = _place(self)
@@ -61,20 +63,26 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
             with picking():
                 torch.Tensor.item(self)
             return ChosenIndex(place)
-        if chosen_rows.fact(self) != chosen_rows.Rows():
+        rows = chosen_rows.fact(self)
+        if not isinstance(rows, chosen_rows.Rows):
             return torch.Tensor.item(self)
         with picking():
             torch.Tensor.item(self)
         assume("at least 1", EVERY_EXPERT)
-        return chosen_rows.RowsRead()
+        return chosen_rows.RowsRead(None if rows.of is None else functools.partial(recorder.unbacked.rows, rows))
 
     def tolist(self: Any) -> Any:
         fact = fact_of(self)
         apart = isinstance(fact, Between) and fact.differ
-        if self.dim() != 1 or not (apart or chosen_rows.fact(self) == chosen_rows.Rows()):
+        if self.dim() != 1 or not (apart or isinstance(chosen_rows.fact(self), chosen_rows.Rows)):
             return listed(self)
         with recorder.unrecorded():  # it reads the memory, by no operator
             return [element.item() for element in self]
+
+    def split(self: Any, sizes: Any, dim: int = 0) -> Any:
+        if isinstance(sizes, list | tuple):
+            sizes = [size.size() if isinstance(size, chosen_rows.RowsRead) else size for size in sizes]
+        return splitting(self, sizes, dim)
 
     def from_list(self: Any, index: Any) -> Any:
         chosen = index.item() if _place(index) is not None else index
@@ -96,7 +104,7 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
     with (
         replaced(nn.ModuleList, __getitem__=from_list),
         replaced(nn.ModuleDict, __getitem__=from_dict),
-        replaced(FakeTensor, item=item, tolist=tolist, __format__=as_text),
+        replaced(FakeTensor, item=item, tolist=tolist, split=split, __format__=as_text),
     ):
         yield
 

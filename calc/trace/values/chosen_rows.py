@@ -8,7 +8,7 @@ states this as an assumption. A real run with fewer experts reaches the lines of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Never
 
 import torch
@@ -16,16 +16,23 @@ import torch
 from calc.errors import DataDependentError
 from calc.trace.source_lines import user_line
 from calc.trace.values.data_dependence import OneIn, fact_of, given_to, index_bound, name_of, note, registering
+from calc.trace.values.true_counts import COUNT
 
 _FACT = "napkin_rows"
 _RULES: dict[str, Callable[[Mapping[str, Any], Any], None]] = {}
 _rule = registering(_RULES)
-_SAME = ("clone", "detach", "alias", "view", "squeeze", "unsqueeze", "select", "unbind", "_to_copy")
+_SAME = ("clone", "detach", "alias", "view", "squeeze", "unsqueeze", "select", "_to_copy")
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Each element counts the rows that chose one expert."""
+    """Each element counts the rows that chose one expert. Of a vector, ``counted`` rows altogether are divided among ``experts``; a single
+    element of it is the count of ``expert``, as told from the counts ``of`` all."""
+
+    counted: Any = None
+    experts: Any = None
+    expert: int | None = None
+    of: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,14 @@ class Taken:
 
 
 class RowsRead:
-    """The number of rows that chose one expert, read out of a tensor: it is compared with 0, and nothing else can be done with it."""
+    """The number of rows that chose one expert, read out of a tensor. Compared with 0 it is more; ``size()`` is a size of its own."""
+
+    def __init__(self, size: Callable[[], Any] | None = None) -> None:
+        self._size = size
+
+    def size(self) -> Any:
+        """The number as a size; the counts of all experts add up to the rows that there are."""
+        return self._refused() if self._size is None else self._size()
 
     def _against(self, other: object, of_zero: bool, of_one: bool | None = None) -> bool:
         answer = {0: of_zero, 1: of_one}.get(other) if type(other) is int else None
@@ -47,6 +61,14 @@ class RowsRead:
             f"the step computes with the number of rows that chose an expert, at {user_line()}: it depends on the data, so no closed form"
             " follows; compare it with 0, or choose the rows with a mask"
         )
+
+    def __add__(self, other: Any) -> Any:
+        return self.size() + other
+
+    def __sub__(self, other: Any) -> Any:
+        return self.size() - other
+
+    __radd__ = __add__
 
     def __bool__(self) -> bool:
         return True
@@ -71,7 +93,7 @@ class RowsRead:
 
     __hash__ = object.__hash__
     __index__ = __int__ = __float__ = _refused
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refused
+    __rsub__ = __mul__ = __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refused
 
 
 def fact(tensor: Any) -> Rows | Taken | None:
@@ -103,20 +125,31 @@ def _any(given: Mapping[str, Any], out: Any) -> None:
 
 @_rule("sum", "count_nonzero")
 def _counted(given: Mapping[str, Any], out: Any) -> None:
-    if _by_a_router(given["self"]) and out.dim() == 0:
+    mask = given["self"]
+    if _by_a_router(mask) and out.dim() == 0:
         note(out, Rows(), _FACT)
+    elif out.dim() == 1 and (total := fact_of(mask, COUNT)) is not None:
+        note(out, Rows(total, out.shape[0]), _FACT)
 
 
 @_rule("bincount")
 def _of_each(given: Mapping[str, Any], out: Any) -> None:
     if index_bound(fact_of(given["self"])) is not None:
-        note(out, Rows(), _FACT)
+        note(out, Rows(given["self"].numel(), out.shape[0]), _FACT)
+
+
+@_rule("unbind")
+def _apart(given: Mapping[str, Any], out: Any) -> None:
+    rows = fact(given["self"])
+    if isinstance(rows, Rows) and given["self"].dim() == 1:
+        for expert, element in enumerate(out):
+            note(element, replace(rows, expert=expert, of=given["self"]), _FACT)
 
 
 def _comparing(of_zero: bool) -> Callable[[Mapping[str, Any], Any], None]:
     def compared(given: Mapping[str, Any], out: Any) -> None:
         nothing = type(given["other"]) is int and given["other"] == 0
-        if fact(given["self"]) == Rows() and nothing and out.dim() == 0:
+        if isinstance(fact(given["self"]), Rows) and nothing and out.dim() == 0:
             note(out, Taken(of_zero), _FACT)
 
     return compared

@@ -14,7 +14,7 @@ import torch
 from calc.platform.torch_private import no_dispatch
 from calc.trace.values.data_dependence import contents, fact_of, given_to, name_of, note, registering, written
 
-_COUNT, _DISTINCT = "napkin_count", "napkin_distinct"
+COUNT, _DISTINCT = "napkin_count", "napkin_distinct"
 
 # Operators whose result has the same elements in another place or dtype. Those that select a diagonal or a part are not among them.
 _SAME = frozenset(
@@ -27,7 +27,7 @@ _count_rule = registering(_MAKING)
 
 def count_of(mask: torch.Tensor) -> Any:
     """The number of elements of ``mask`` that are 1, where the others are 0; None where it is data-dependent."""
-    return fact_of(mask, _COUNT)
+    return fact_of(mask, COUNT)
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
@@ -36,14 +36,14 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     if name in _MAKING:
         _MAKING[name](given_to(func, args, kwargs), out)
     elif name in _SAME and not written(func) and isinstance(args[0], torch.Tensor):
-        _note(out, fact_of(args[0], _COUNT))
+        _note(out, fact_of(args[0], COUNT))
         distinct = fact_of(args[0], _DISTINCT)
         if out.dtype == args[0].dtype and (distinct == "all" or name in ("clone", "detach", "alias")):
             note(out, distinct, _DISTINCT)
 
 
 def _note(out: Any, count: Any) -> None:
-    note(out, count, _COUNT)
+    note(out, count, COUNT)
 
 
 def _is(value: Any, number: int) -> bool:
@@ -128,7 +128,7 @@ def _before(given: Mapping[str, Any], out: Any) -> Any:
     """The count of ``self`` before the operator: of the tensor that ``out`` is a copy of, or of ``out`` itself before it was written in
     place."""
     source = given["self"]
-    return fact_of(source, _COUNT, writes=1) if source is out or contents(source) == contents(out) else count_of(source)
+    return fact_of(source, COUNT, writes=1) if source is out or contents(source) == contents(out) else count_of(source)
 
 
 def _is_zero(count: Any) -> bool:

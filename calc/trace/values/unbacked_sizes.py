@@ -21,6 +21,7 @@ from calc.graph.guards import EVERY_EXPERT
 from calc.platform.torch_private import current_node
 from calc.trace.source_lines import is_foreign, running_line, user_line
 from calc.trace.values import asserts, chosen_rows, sequence_lengths
+from calc.trace.values.chosen_rows import Rows
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
 from calc.trace.values.data_dependence import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
 from calc.trace.values.true_counts import count_of
@@ -174,6 +175,18 @@ class UnbackedSizes:
         elif key not in self._of_values:
             self._of_values[key] = self._count(x, kind)
         return self._of_values[key]
+
+    def rows(self, rows: Rows) -> Any:
+        """The number of rows that chose one expert of several: the same for all but the last one, which has the rest."""
+        assert rows.of is not None
+        key, place = ("rows", *self._contents(rows.of)), user_place()
+        if key not in self._of_values:
+            if place not in self._sizes:
+                shape, ways = (self._write(rows.counted),), (self._write(rows.experts),)
+                raise UnbackedSizeError(place, user_line(), shape, ways, Fraction(1))
+            self._of_values[key] = self._sizes[place]
+        last = rows.expert == rows.experts - 1
+        return rows.counted - rows.expert * self._of_values[key] if last else self._of_values[key]
 
     def _contents(self, x: torch.Tensor) -> tuple[Any, ...]:
         """A key for the current values of ``x``."""
