@@ -267,13 +267,16 @@ class UnbackedSizeError(DataDependentError):
     """A data-dependent (unbacked) size that is not a dimension yet.
 
     ``place`` identifies it, ``where`` is the line for readers. It is at most the product of ``shape``; its expected value is that times
-    ``share`` over the product of ``ways``, unknown if ``share`` is 0. All sizes are in basis symbols.
+    ``share`` over the product of ``ways``, unknown if ``share`` is 0. All sizes are in basis symbols. Where it ``adds_up`` with those of
+    the other ways, it is at most its expected value, rounded up.
     """
 
-    def __init__(self, place: str, where: str, shape: tuple[int | str, ...], ways: tuple[int | str, ...], share: Fraction) -> None:
+    def __init__(
+        self, place: str, where: str, shape: tuple[int | str, ...], ways: tuple[int | str, ...], share: Fraction, adds_up: bool = False
+    ) -> None:
         statement = f"a size depends on the data in a tensor at {where}: it has no closed form in the model's sizes"
         super().__init__(Failure(statement, where=where))
-        self.place, self.where, self.shape, self.ways, self.share = place, where, shape, ways, share
+        self.place, self.where, self.shape, self.ways, self.share, self.adds_up = place, where, shape, ways, share, adds_up
 
 
 class UnequalIterationsError(TraceError):

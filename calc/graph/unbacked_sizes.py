@@ -28,7 +28,7 @@ def declared_sizes(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def with_size(spec: Spec, undecided: UnbackedSizeError, basis: Basis) -> Inferred:
     """``spec`` with one more dimension for the unbacked size of ``undecided``, whose bound is in the symbols of ``basis``."""
-    bound = in_dimensions(_product(undecided.shape), basis)
+    bound = in_dimensions(_rounded_up(undecided) if undecided.adds_up else _product(undecided.shape), basis)
     expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
     dim = Dim(expected, f"elements chosen at {undecided.where}", at_most=bound, unbacked_at=undecided.place)
@@ -91,6 +91,12 @@ def _because(name: str, dim: Dim) -> str:
 
 def _product(sizes: tuple[int | str, ...]) -> str:
     return "*".join(f"({size})" for size in sizes) or "1"
+
+
+def _rounded_up(undecided: UnbackedSizeError) -> str:
+    """A bound of the expected value that is a quotient of polynomials, and less than 1 above it."""
+    ways = _product(undecided.ways)
+    return f"({_product(undecided.shape)} + {ways} - 1)/({ways})"
 
 
 def _expected(undecided: UnbackedSizeError) -> str:

@@ -22,9 +22,9 @@ from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.spec import Spec
-from calc.trace.hints import HintRules, hints, next_composite
+from calc.trace.hints import hints, next_composite
 from calc.trace.step import StepSizes, trace_step
-from calc.trace.tracer import TracedRuns, Tracer, bounded_by, lower_bounds, no_closed_form, sides
+from calc.trace.tracer import TracedRuns, Tracer, hint_rules, no_closed_form, sides
 
 # Larger sizes are not certified at themselves: evaluating what depends on sizes and constants alone would take too long.
 _MOST_EVALUATED = 2**18
@@ -46,8 +46,8 @@ def flipped_guards(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Ma
     specialized = {name: str(sizes[name]) for name in graph.specialized if name not in equal}
     basis, general = basis_of(spec.dimensions, {**specialized, **equal}), graph.as_basis()
     loops = [name for name in graph.loops if name in basis.symbols]
-    bounded, products = bounded_by(spec.dimensions, loops, basis), sides(spec.dimensions, graph.options.get("optimizer", ""))
-    hinted = hints(basis, sizes, HintRules(bounded, products, near, least=lower_bounds(spec.dimensions, basis)))
+    products = sides(spec.dimensions, graph.options.get("optimizer", ""))
+    hinted = hints(basis, sizes, replace(hint_rules(spec.dimensions, loops, basis, products), near=near))
     requested = general.values(sizes)
     at_hints = {**general.values(basis.sizes(hinted)), **{name: requested[name] for name in graph.loops}}
     return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(requested)]
@@ -70,8 +70,7 @@ def certificate_sizes(
     """
     basis = graph.as_basis()
     dims = {d.name: d for d in graph.dims}
-    bounded, products = bounded_by(dims, graph.loops, basis), sides(dims, graph.options.get("optimizer", ""))
-    rules = HintRules(bounded, products, least=lower_bounds(dims, basis))
+    rules = hint_rules(dims, graph.loops, basis, sides(dims, graph.options.get("optimizer", "")))
     certificates, requested = [], basis.values(sizes)
     for number, counts in enumerate(trip_counts.certified_counts(attempt, graph.loops, trip_counts.limits(graph.loops, dims, graph.basis))):
         # The last is for guards that compare with a constant, such as more than 25 rows.

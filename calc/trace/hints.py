@@ -20,7 +20,8 @@ _BOUNDED = (2, 3)
 class HintRules:
     """How hints are chosen.
 
-    Symbols ``bounded`` by a trip count or a number are no larger than it, and none is smaller than its ``least`` expressions. With
+    Symbols ``bounded`` by a trip count or a number are no larger than it, none is smaller than its ``least`` expressions or larger than its
+    ``shares`` expression: as many rows as each of several experts has. With
     ``products``, a symbol also exceeds each smaller dimension that is a product (f exceeds d = h*k), and each smaller one of ``products``
     (d exceeds g*k). The symbols of ``near``, and all smaller ones, are as near to their values as distinct primes, or distinct numbers,
     allow: torch specializes equal hints to one symbol, and 1 to a number.
@@ -36,6 +37,7 @@ class HintRules:
     shift: int = 0
     following: Callable[[int], int] = sp.nextprime
     least: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shares: Mapping[str, str] = field(default_factory=dict)
 
 
 def hints(basis: Basis, sizes: Mapping[str, int], rules: HintRules = HintRules()) -> dict[str, int]:
@@ -66,7 +68,19 @@ def hints(basis: Basis, sizes: Mapping[str, int], rules: HintRules = HintRules()
         for _ in range(rules.hint_set + 1):
             at = int(rules.following(at))
         primes[name] = at
-    return {name: primes[name] if name in primes else min(_BOUNDED[(rules.hint_set or shift) % 2], bounded[name]) for name in values}
+    hinted = {name: primes[name] if name in primes else min(_BOUNDED[(rules.hint_set or shift) % 2], bounded[name]) for name in values}
+    return hinted | _within_shares(hinted, rules.shares)
+
+
+def _within_shares(hinted: Mapping[str, int], shares: Mapping[str, str]) -> dict[str, int]:
+    """Smaller hints of unbacked sizes that exceed their shares: the largest distinct numbers that do not."""
+    smaller: dict[str, int] = {}
+    for name, share in shares.items():
+        most = int(evaluate_text(share, hinted))
+        if hinted[name] > most:
+            used = {*hinted.values(), *smaller.values()}
+            smaller[name] = next((number for number in range(most, 1, -1) if number not in used), 1)
+    return smaller
 
 
 _FACTORS = (2, 3, 5, 7)

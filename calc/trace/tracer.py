@@ -32,6 +32,7 @@ from calc.platform.progress import Progress
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
+from calc.symbolic.writer import substituted
 from calc.trace import guards
 from calc.trace.hints import HintRules, hints
 from calc.trace.kernels import on_cuda
@@ -120,10 +121,10 @@ class Tracer:
     def _sizes(self, fixed: Mapping[str, int]) -> StepSizes:
         """Sizes of a run with these trip counts."""
         dims = self.spec.dimensions
-        bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
+        products = sides(dims, self.plan.options.optimizer)
         if products is None and self.plan.orders_products:
             products = ()
-        rules = HintRules(bounded, products, self.plan.near, least=lower_bounds(dims, self.basis))
+        rules = replace(hint_rules(dims, self.loops, self.basis, products), near=self.plan.near)
         return StepSizes(self.basis, hints(self.basis, self.plan.sizes, rules), fixed, tuple(self.trip_count_reads))
 
     def _failure(self, at: StepSizes) -> NapkinError | None:
@@ -277,7 +278,7 @@ def _with_counts(
     ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, second.ways, strict=True))
     if None in shape or None in ways:
         return None
-    return UnbackedSizeError(undecided.place, undecided.where, shape, ways, undecided.share)  # type: ignore[arg-type]  # none is None
+    return UnbackedSizeError(undecided.place, undecided.where, shape, ways, undecided.share, undecided.adds_up)  # type: ignore[arg-type]  # none is None
 
 
 def _named(size: int | str, second: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
@@ -287,7 +288,14 @@ def _named(size: int | str, second: int | str, fixed: Mapping[str, int], others:
     return next((name for name in fixed if size == fixed[name] and second == others[name]), None)
 
 
-def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
+def hint_rules(
+    dims: Mapping[str, Dim | TracedDim], loops: Sequence[str], basis: Basis, products: Sequence[str] | None
+) -> HintRules:
+    """The rules for hints that keep the bounds of dimensions."""
+    return HintRules(_bounded_by(dims, loops, basis), products, least=_lower_bounds(dims, basis), shares=_shares(dims, basis))
+
+
+def _bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
     """Dimensions that are at most a trip count, or at most one that is a number here, each with its bound."""
     limits = {}
     for name, dim in dims.items():
@@ -297,7 +305,7 @@ def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> d
     return limits
 
 
-def lower_bounds(dims: Mapping[str, Any], basis: Basis) -> dict[str, list[str]]:
+def _lower_bounds(dims: Mapping[str, Any], basis: Basis) -> dict[str, list[str]]:
     """Symbols that bound dimensions which are numbers or products here, each with the expressions that it is no smaller than.
 
     ``T <= C - 2`` at 512 gives ``512 + 2``; ``T <= C`` in a special case of ``T = d`` gives ``h*k``.
@@ -311,6 +319,12 @@ def lower_bounds(dims: Mapping[str, Any], basis: Basis) -> dict[str, list[str]]:
             short = number - int(evaluate(dim.at_most, {bounding[0]: number}))
             bounds.setdefault(bounding[0], []).append(f"({text}) + ({short})")
     return bounds
+
+
+def _shares(dims: Mapping[str, Any], basis: Basis) -> dict[str, str]:
+    """Symbols of unbacked sizes that are at most a quotient, each with it."""
+    bounds = {name: dim.at_most for name, dim in dims.items() if dim.unbacked_at and name in basis.symbols and dim.at_most}
+    return {name: substituted(bound, basis.define) for name, bound in bounds.items() if "/" in bound}
 
 
 # Muon multiplies a matrix from its shorter side, so which of two widths is larger must be as at the requested sizes.

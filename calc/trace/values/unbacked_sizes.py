@@ -183,7 +183,7 @@ class UnbackedSizes:
         if key not in self._of_values:
             if place not in self._sizes:
                 shape, ways = (self._write(rows.counted),), (self._write(rows.experts),)
-                raise UnbackedSizeError(place, user_line(), shape, ways, Fraction(1))
+                raise UnbackedSizeError(place, user_line(), shape, ways, Fraction(1), adds_up=True)
             self._of_values[key] = self._sizes[place]
         last = rows.expert == rows.experts - 1
         return rows.counted - rows.expert * self._of_values[key] if last else self._of_values[key]
