@@ -313,7 +313,7 @@ class _Flow:
         by_name = {tuple(name.split(".")): tensor.storage for name, tensor in self.trace.parameters}
         names = {storage: name for name, storage in by_name.items()}
         first, second = ([names[parameter] for parameter in expert] for expert in experts[:2])
-        differs = [i for i, (one, other) in enumerate(zip(first[0], second[0], strict=False)) if one != other]
+        differs = [i for i, (a, b) in enumerate(zip(first[0], second[0], strict=False)) if a != b]
         if len(differs) != 1:
             return []
         [place] = differs

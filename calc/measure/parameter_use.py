@@ -98,7 +98,8 @@ class ParameterWatch(TorchDispatchMode):
         embeddings = {*self._tables, *heads}
         others = sum(elements for key, elements in self._parameters.items() if key not in embeddings)
         unclear = "an index or a data-dependent size may come from a choice: a run does not show what belongs to a token"
-        because = unclear if self._chosen and (self._indexed or self._in_order or unbacked_sizes) else ""
+        divided = self._in_order and not self._picked
+        because = unclear if self._chosen and (self._indexed or divided or unbacked_sizes) else ""
         without = Reading(None, INSTRUMENT, because) if because and self._indexed else Reading(others, INSTRUMENT)
         return {"parameters.active": self._active(because), "parameters.non_embedding": without}
 

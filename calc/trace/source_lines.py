@@ -18,7 +18,7 @@ _INSTALLED = "site-packages/"
 # Files whose lines say nothing about the model: einops and einx only write operations of torch in another notation.
 _OURS = (
     *("site-packages/torch/", "site-packages/sympy/", "site-packages/typing_extensions.py", "site-packages/einops/", "site-packages/einx/"),
-    *("/calc/trace/", "/calc/graph/basis", "<"),
+    *("/calc/trace/", "/calc/experiment/", "/calc/graph/basis", "<"),
 )
 
 Elsewhere = Callable[[], str]

@@ -17,7 +17,7 @@ class Seen(TorchDispatchMode):
     """The operators that run inside, each with the dtypes of its tensors."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch's modes are untyped
+        super().__init__()
         self.operators: list[tuple[str, ...]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -20,7 +20,7 @@ from calc.graph.plan import Near
 from calc.graph.step import Guard
 from calc.trace import certificate_sizes
 from calc.trace.hints import HintRules, hints
-from calc.trace.tracer import lower_bounds
+from calc.trace.tracer import hint_rules
 from tests.checks import failures
 
 
@@ -128,9 +128,18 @@ def test_a_bound_of_a_number_is_no_smaller_than_it() -> None:
     """T is 101 throughout, and at most C - 2: the first prime from 103 on. V is larger than C here too."""
     dims = {"B": Dim(2), "T": Dim(101, at_most="C - 2"), "C": Dim(131), "V": Dim(1000)}
     basis = basis_of(dims, {"T": "101"})
-    least = lower_bounds(dims, basis)
+    sizes = {name: dim.default for name, dim in dims.items()}
 
-    assert {"B": 13, "C": 103, "V": 107} == hints(basis, {name: dim.default for name, dim in dims.items()}, HintRules(least=least))
+    assert {"B": 13, "C": 103, "V": 107} == hints(basis, sizes, hint_rules(dims, (), basis, None))
+
+
+def test_the_rows_of_one_of_several_experts_are_no_more_than_its_share() -> None:
+    """2·T rows of eight experts: n1 would be the prime before T otherwise, of which seven are more rows than there are."""
+    dims = {"T": Dim(1024), "n1": Dim("T/4", at_most="(2*T + 7)/8", unbacked_at="here")}
+    basis = basis_of(dims)
+    made = hints(basis, {"T": 1024, "n1": 256}, hint_rules(dims, (), basis, None))
+
+    assert {"n1": (2 * made["T"] + 7) // 8} == {"n1": made["n1"]}
 
 
 def test_a_bound_of_a_product_is_no_smaller_than_it() -> None:
@@ -140,7 +149,7 @@ def test_a_bound_of_a_product_is_no_smaller_than_it() -> None:
     basis = basis_of(dims, {"T": "d"})
     sizes = {"h": 4, "d": 64, "k": 16, "T": 64, "C": 131, "V": 1000}
 
-    assert {"h": 13, "k": 17, "C": 223, "V": 227} == hints(basis, sizes, HintRules(least=lower_bounds(dims, basis)))
+    assert {"h": 13, "k": 17, "C": 223, "V": 227} == hints(basis, sizes, hint_rules(dims, (), basis, None))
 
 
 class Grown(nn.Module):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.models.hf.dimensions import ConfigLayout
-from calc.models.hf.layers import kind_of, without_memory
+from calc.models.hf.layers import without_memory
 from calc.models.hf.source import Source, stored
 from calc.models.hf.table import FIELDS, is_size
+from calc.platform.module_kinds import kind_of
 from calc.spec import Sizes
 
 # Letters of what a model may do without: each is the size of a weight. The model itself may state them as settings without use.

@@ -17,6 +17,7 @@ from typing import Any
 from calc.errors import ConfigError
 from calc.models.hf.source import Source, module_class, quiet
 from calc.platform.model_files import on_meta_device
+from calc.platform.module_kinds import kind_of
 
 _MOST_PARTS = 500_000
 
@@ -164,17 +165,3 @@ def _stacks(module: Any, depth: int) -> list[list[Hashable]]:
     import torch
 
     return [[kind_of(child) for child in part] for part in module.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
-
-
-def kind_of(layer: Any) -> Hashable:
-    """What a module is: the types of its submodules, shapes of parameters, and settings, but for the layer's own number."""
-    if layer is None:  # a list may leave the place of a layer empty
-        return None
-    shapes = tuple((name, tuple(p.shape)) for name, p in layer.named_parameters())
-    switches = tuple(
-        (name, attribute, value)
-        for name, part in layer.named_modules()
-        for attribute, value in sorted(vars(part).items())
-        if isinstance(value, str | bool | int | None) and not attribute.endswith(("idx", "index", "layer_id", "layer_num", "layer_number"))
-    )
-    return (tuple(type(part).__name__ for part in layer.modules()), shapes, switches)

@@ -17,11 +17,12 @@ from torch import nn
 
 from calc.errors import DataDependentError
 from calc.graph.guards import EVERY_EXPERT
-from calc.models.hf.layers import kind_of
+from calc.platform.module_kinds import kind_of
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensor
 from calc.trace.source_lines import user_line
 from calc.trace.values import chosen_rows
+from calc.trace.values.constant_propagation import has_constant_values
 from calc.trace.values.data_dependence import Between, Columns, fact_of
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
                 torch.Tensor.item(self)
             return ChosenIndex(place)
         rows = chosen_rows.fact(self)
-        if not isinstance(rows, chosen_rows.Rows):
+        if not isinstance(rows, chosen_rows.Rows) or has_constant_values(self):
             return torch.Tensor.item(self)
         with picking():
             torch.Tensor.item(self)
@@ -74,7 +75,7 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
     def tolist(self: Any) -> Any:
         fact = fact_of(self)
         apart = isinstance(fact, Between) and fact.differ
-        if self.dim() != 1 or not (apart or isinstance(chosen_rows.fact(self), chosen_rows.Rows)):
+        if self.dim() != 1 or has_constant_values(self) or not (apart or isinstance(chosen_rows.fact(self), chosen_rows.Rows)):
             return listed(self)
         with recorder.unrecorded():  # it reads the memory, by no operator
             return [element.item() for element in self]
@@ -111,7 +112,7 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
 
 def _place(index: Any) -> int | None:
     """The place of an index among several that differ."""
-    match fact_of(index) if isinstance(index, FakeTensor) else None:
+    match fact_of(index) if isinstance(index, FakeTensor) and not has_constant_values(index) else None:
         case Between(place=place) if index.dim() == 0:
             return place
         case Columns(counts=[_], row=row) if index.dim() == 1:

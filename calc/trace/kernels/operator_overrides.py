@@ -336,5 +336,5 @@ def _one_hot(
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
     count = index_bound(fact_of(tensor))
     if count is not None:
-        note(made, OneIn((count,), within=ZerosBeyond(tensor.dim(), count)))
+        note(made, OneIn((count,), within=ZerosBeyond(tensor.dim(), count), chosen=fact_of(tensor).chosen))
     return made

@@ -15,7 +15,7 @@ import torch
 
 from calc.errors import DataDependentError
 from calc.trace.source_lines import user_line
-from calc.trace.values.data_dependence import OneIn, fact_of, given_to, index_bound, name_of, note, registering
+from calc.trace.values.data_dependence import Between, OneIn, fact_of, given_to, name_of, note, registering
 from calc.trace.values.true_counts import COUNT
 
 _FACT = "napkin_rows"
@@ -36,6 +36,11 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """A mask of rows and experts that is 1 where a row chose an expert."""
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """``truth`` if at least one row chose an expert."""
 
@@ -52,8 +57,8 @@ class RowsRead:
         """The number as a size; the counts of all experts add up to the rows that there are."""
         return self._refused() if self._size is None else self._size()
 
-    def _against(self, other: object, of_zero: bool, of_one: bool | None = None) -> bool:
-        answer = {0: of_zero, 1: of_one}.get(other) if type(other) is int else None
+    def _against(self, number: object, of_zero: bool, of_one: bool | None = None) -> bool:
+        answer = {0: of_zero, 1: of_one}.get(number) if type(number) is int else None
         return self._refused() if answer is None else answer
 
     def _refused(self, *_: object) -> Never:
@@ -96,9 +101,9 @@ class RowsRead:
     __rsub__ = __mul__ = __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refused
 
 
-def fact(tensor: Any) -> Rows | Taken | None:
+def fact(tensor: Any) -> Rows | Marked | Taken | None:
     """The fact about ``tensor``, if there is one."""
-    noted: Rows | Taken | None = fact_of(tensor, _FACT)
+    noted: Rows | Marked | Taken | None = fact_of(tensor, _FACT)
     return noted
 
 
@@ -114,7 +119,7 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
 def _by_a_router(mask: torch.Tensor) -> bool:
     """Whether ``mask`` is true where rows chose one of several experts."""
     odds = fact_of(mask)
-    return isinstance(odds, OneIn) and bool(odds.ways) and odds.share == 1
+    return isinstance(odds, OneIn) and odds.chosen
 
 
 @_rule("any")
@@ -128,13 +133,21 @@ def _counted(given: Mapping[str, Any], out: Any) -> None:
     mask = given["self"]
     if _by_a_router(mask) and out.dim() == 0:
         note(out, Rows(), _FACT)
-    elif out.dim() == 1 and (total := fact_of(mask, COUNT)) is not None:
+    elif out.dim() == 1 and fact(mask) == Marked() and (total := fact_of(mask, COUNT)) is not None:
         note(out, Rows(total, out.shape[0]), _FACT)
+
+
+@_rule("scatter")
+def _marked(given: Mapping[str, Any], out: Any) -> None:
+    places = fact_of(given["index"])
+    if isinstance(places, Between) and places.chosen and fact_of(out, COUNT) is not None:
+        note(out, Marked(), _FACT)
 
 
 @_rule("bincount")
 def _of_each(given: Mapping[str, Any], out: Any) -> None:
-    if index_bound(fact_of(given["self"])) is not None:
+    chosen = fact_of(given["self"])
+    if isinstance(chosen, Between) and chosen.chosen:
         note(out, Rows(given["self"].numel(), out.shape[0]), _FACT)
 
 

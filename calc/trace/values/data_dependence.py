@@ -25,11 +25,12 @@ WHOLE = (torch.int64, torch.int32, torch.bool)
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Integers from ``low`` to ``high`` - 1, each equally likely. They may all ``differ``, in ascending order; one of those has its
-    ``place``."""
+    """Integers from ``low`` to ``high`` - 1, each equally likely. They may be ``chosen`` by scores. They may all ``differ``, in ascending
+    order; one of those has its ``place``."""
 
     low: Any
     high: Any
+    chosen: bool = False
     differ: bool = False
     place: int | None = None
 
@@ -49,7 +50,8 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class OneIn:
-    """A mask (booleans, or 0 and 1) whose expected fraction of true elements is ``share`` divided by the product of ``ways``.
+    """A mask (booleans, or 0 and 1) whose expected fraction of true elements is ``share`` divided by the product of ``ways``; they may be
+    those that were ``chosen`` by scores.
 
     ``within`` bounds the places along an axis where it may be true, as in one-hot rows that are longer than the classes.
     """
@@ -57,6 +59,7 @@ class OneIn:
     ways: tuple[Any, ...]
     share: Fraction = Fraction(1)
     within: ZerosBeyond | None = None
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,7 @@ def _keeps(fact: Any, dtype: torch.dtype) -> bool:
 def _chosen(given: Mapping[str, Any], out: Any) -> None:
     source = given["self"]
     at = given.get("dim", -1)
-    note(out[1], Between(0, source.shape[at]) if isinstance(at, int) and source.dim() else None)
+    note(out[1], Between(0, source.shape[at], chosen=True) if isinstance(at, int) and source.dim() else None)
 
 
 @_fact_rule("max", "min")
@@ -327,7 +330,7 @@ def _largest(given: Mapping[str, Any], out: Any) -> None:
 @_fact_rule("argmax", "argmin", "argsort")
 def _best(given: Mapping[str, Any], out: Any) -> None:
     at = given.get("dim")
-    note(out, Between(0, given["self"].shape[at]) if isinstance(at, int) and given["self"].dim() else None)
+    note(out, Between(0, given["self"].shape[at], chosen=True) if isinstance(at, int) and given["self"].dim() else None)
 
 
 @_fact_rule("multinomial")
@@ -418,7 +421,7 @@ def _equal(given: Mapping[str, Any], out: Any) -> None:
     if isinstance(values, Between) and _is_outside(right, values):
         note(out, NEVER)
     elif (count := index_bound(values)) is not None:
-        note(out, OneIn((count,)))
+        note(out, OneIn((count,), chosen=values.chosen))
     elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
         note(out, values)
 

@@ -21,7 +21,7 @@ from calc.graph.guards import EVERY_EXPERT
 from calc.platform.torch_private import current_node
 from calc.trace.source_lines import is_foreign, running_line, user_line
 from calc.trace.values import asserts, chosen_rows, sequence_lengths
-from calc.trace.values.chosen_rows import Rows
+from calc.trace.values.chosen_rows import Rows, Taken
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
 from calc.trace.values.data_dependence import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
 from calc.trace.values.true_counts import count_of
@@ -121,9 +121,9 @@ class UnbackedSizes:
             return True, truth == ALWAYS
         if self._only_picking and not args[0].dtype.is_floating_point:
             return True, 0
-        taken = chosen_rows.fact(args[0])
-        if taken is not None and (isinstance(taken, chosen_rows.Taken) or func is aten.is_nonzero.default):
-            value = not isinstance(taken, chosen_rows.Taken) or taken.truth
+        taken = chosen_rows.fact(args[0])  # whether an expert has any rows
+        if isinstance(taken, Taken) or (isinstance(taken, Rows) and func is aten.is_nonzero.default):
+            value = isinstance(taken, Rows) or taken.truth
             self.assume(str(value), EVERY_EXPERT)
             return True, value
         return self._assumed(truth) if args[0].dtype is torch.bool else (False, None)
