@@ -35,7 +35,7 @@ from calc.trace.model_errors import refusing
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.source_lines import doing
 from calc.trace.symbolic_sizes import SizeEnv
-from calc.trace.values import data_dependence
+from calc.trace.values import facts
 
 _LIFT = torch.ops.aten.lift_fresh.default
 _MOST_ELEMENTS = 4096
@@ -100,7 +100,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         strides = tuple(size(s) for s in tensor.stride())
         dtype = str(tensor.dtype).removeprefix("torch.")
         storage = self.storage(tensor, self.path.current)
-        value = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, data_dependence.writes_to(tensor))
+        value = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, facts.writes_to(tensor))
         self.made.append((tensor, value))
         self._of[id(tensor)] = index
         return index
@@ -313,7 +313,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
     for name, buffer in module.named_buffers():
         recorder.leaf(buffer, "buffer", name)
     for i, tensor in enumerate(tensors_in(inputs)):
-        count = data_dependence.index_bound(data_dependence.fact_of(tensor))
+        count = facts.index_bound(facts.fact_of(tensor))
         recorder.leaf(tensor, "input", str(i), None if count is None else recorder.size(count))
     with (
         recorder.path.watch(module),

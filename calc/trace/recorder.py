@@ -23,7 +23,7 @@ from calc.trace.kernels import fake_kernels, fourier
 from calc.trace.kernels.result_cache import Repeats, token_of
 from calc.trace.module_paths import ModulePath
 from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch, refuse_undivided
-from calc.trace.values import affine_indices, chosen_rows, data_dependence, true_counts
+from calc.trace.values import affine_indices, chosen_rows, data_dependence, facts, true_counts
 from calc.trace.values.constant_propagation import ConstantPropagation
 from calc.trace.values.unbacked_sizes import UnbackedSizes
 
@@ -255,7 +255,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         schema = self._schemas.get(id(func))
         if schema is None:
             names = tuple(a.name for a in func._schema.arguments)
-            schema = self._schemas[id(func)] = (str(func), names, tuple(name for _, name in data_dependence.written(func)))
+            schema = self._schemas[id(func)] = (str(func), names, tuple(name for _, name in facts.written(func)))
         return schema
 
     def _value(self, value: Any) -> Any:

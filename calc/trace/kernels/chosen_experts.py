@@ -23,7 +23,7 @@ from calc.platform.torch_private import FakeTensor
 from calc.trace.source_lines import user_line
 from calc.trace.values import chosen_rows
 from calc.trace.values.constant_propagation import has_constant_values
-from calc.trace.values.data_dependence import Between, Columns, fact_of
+from calc.trace.values.facts import Between, Columns, fact_of
 
 if TYPE_CHECKING:
     from calc.trace.recorder import Recorder

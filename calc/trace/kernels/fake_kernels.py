@@ -15,7 +15,7 @@ from calc.platform.torch_private import decomposition_table
 from calc.trace.kernels.layouts import laid_out
 from calc.trace.kernels.matmul import grouped_mm
 from calc.trace.kernels.results import RESULTS
-from calc.trace.values.data_dependence import written
+from calc.trace.values.facts import written
 
 _NO_REDUCTION = 0
 _MEAN = 1

@@ -22,7 +22,8 @@ from calc.trace.kernels.composites import OperatorNames
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import note_made_from
-from calc.trace.values.data_dependence import OneIn, ZerosBeyond, fact_of, index_bound, mark_picked, note
+from calc.trace.values.data_dependence import mark_picked
+from calc.trace.values.facts import OneIn, ZerosBeyond, fact_of, index_bound, note
 from calc.trace.values.scalar_reads import ScalarRead
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import torch
 from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
 from calc.trace.kernels import contiguous
 from calc.trace.symbolic_sizes import Evaluations, SizeEnv
-from calc.trace.values.data_dependence import once_per_operator, written
+from calc.trace.values.facts import once_per_operator, written
 
 _INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
 _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}

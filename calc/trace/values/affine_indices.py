@@ -16,7 +16,6 @@ import torch
 from calc.platform.torch_private import FakeTensor
 from calc.trace.size_text import never_below_one
 from calc.trace.values.causal_masks import by_triangles, is_square_of
-from calc.trace.values.data_dependence import WHOLE, given_to, name_of, written
 from calc.trace.values.elements import (
     ELEMENT_RULES,
     RELATIONS,
@@ -31,6 +30,7 @@ from calc.trace.values.elements import (
     same,
     whole,
 )
+from calc.trace.values.facts import WHOLE, given_to, name_of, written
 
 _TAKING_APART = ("unbind", "split", "split_with_sizes")
 _READ = torch.ops.aten._local_scalar_dense.default

@@ -15,7 +15,7 @@ import torch
 
 from calc.errors import DataDependentError
 from calc.trace.source_lines import user_line
-from calc.trace.values.data_dependence import Between, OneIn, fact_of, given_to, name_of, note, registering
+from calc.trace.values.facts import Between, OneIn, fact_of, given_to, name_of, note, registering
 from calc.trace.values.true_counts import COUNT
 
 _FACT = "napkin_rows"

@@ -19,7 +19,7 @@ import torch
 from calc.errors import DataDependentError
 from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
 from calc.trace.source_lines import user_line
-from calc.trace.values.data_dependence import WHOLE, once_per_operator, overwritten
+from calc.trace.values.facts import WHOLE, once_per_operator, overwritten
 
 _LARGEST, _LARGEST_WHOLE = 1 << 20, 1 << 24  # elements in memory; a mask has one for each pair of positions
 _RANDOM = torch.Tag.nondeterministic_seeded

@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.trace.values.data_dependence import WHOLE, fact_of, note, registering
+from calc.trace.values.facts import WHOLE, fact_of, note, registering
 
 EXACT = (0, 1, float("inf"), float("-inf"))  # exact in every floating-point format
 RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from calc.platform.torch_private import no_dispatch
-from calc.trace.values.data_dependence import contents, fact_of, given_to, name_of, note, registering, written
+from calc.trace.values.facts import contents, fact_of, given_to, name_of, note, registering, written
 
 COUNT, _DISTINCT = "napkin_count", "napkin_distinct"
 

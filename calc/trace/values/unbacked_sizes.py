@@ -23,7 +23,7 @@ from calc.trace.source_lines import is_foreign, running_line, user_line
 from calc.trace.values import asserts, chosen_rows, sequence_lengths
 from calc.trace.values.chosen_rows import Rows, Taken
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
-from calc.trace.values.data_dependence import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
+from calc.trace.values.facts import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
 from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
