@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from calc.errors import SpecError, SpecializationError
+from calc.errors import DataDependentError, SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.inputs import inputs_at
@@ -36,6 +36,7 @@ from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
 from calc.trace.kernels.view_aliases import aliasing_views
 from calc.trace.model_errors import refusing
+from calc.trace.random_draws import extreme, same_operators
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
 from calc.trace.source_lines import doing
@@ -103,14 +104,37 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     """The trace of two training steps of ``spec``, of which the second is counted.
 
     ``mutates_tracked`` is that of other traces of the step: without it, views are made as torch makes them, which is faster; a step that
-    mutates a tracked tensor after all is traced once more as soon as it does. ``like`` caches results of an earlier run.
+    mutates a tracked tensor after all is traced once more as soon as it does. ``like`` caches results of an earlier run. Raises
+    ``DataDependentError`` for a step that runs other operators where Python or NumPy draw other numbers.
     """
+    run, drew = _traced(spec, at, options, mutates_tracked, like, largest=False)
+    if drew and not same_operators(run.trace, _traced(spec, at, options, mutates_tracked, like, largest=True)[0].trace):
+        raise DataDependentError(_DRAWN.format(spec.name))
+    return run
+
+
+_DRAWN = (
+    "{} draws numbers with Python's or NumPy's generator, and runs other operators where these are others: no closed form follows; draw a"
+    " mask with torch and multiply by it, or set that probability to 0"
+)
+
+
+def _traced(
+    spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool, like: Repeats | None, largest: bool
+) -> tuple[TracedRun, bool]:
+    """A trace in which Python and NumPy draw the least or the ``largest`` numbers, and whether its steps drew any."""
     with _recording(spec, at, mutates_tracked, like) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
-        with run.reading(certifying=recorder.repeats.env is None):
-            trace = run.trace(at.fixed)
+        with run.reading(certifying=recorder.repeats.env is None), extreme(largest) as drew:
+            try:
+                trace = run.trace(at.fixed)
+            except SpecError:
+                if drew():  # everything that is trained may be skipped
+                    raise DataDependentError(_DRAWN.format(spec.name)) from None
+                raise
+            drawn = drew()
     if recorder.mutates_tracked and not mutates_tracked:
-        return trace_step(spec, at, options, True, like)
+        return _traced(spec, at, options, True, like, largest)
     repeats, env = recorder.repeats, recorder.repeats.env
     guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
     constants = recorder.constants
@@ -118,7 +142,8 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.rounded_shares)
     constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
-    return TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
+    traced = TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
+    return traced, drawn
 
 
 def unrolled_run(spec: Spec, run: TracedRun, at: StepSizes, options: Options) -> TracedRun | None:

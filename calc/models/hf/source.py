@@ -233,7 +233,8 @@ _TIED = "tie_word_embeddings"
 
 def _of_chance(part: Any) -> list[str]:
     """Fields that are set and make a step of the class random."""
-    return [name for name in (*FIELDS.skipped_layers, *FIELDS.hidden_inputs) if part.__dict__.get(name)]
+    switched = any(name in part.__dict__ for name in FIELDS.hidden_inputs)
+    return [n for n in (*FIELDS.skipped_layers, *(FIELDS.hidden_inputs if switched else FIELDS.masks)) if part.__dict__.get(n)]
 
 
 def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:

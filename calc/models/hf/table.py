@@ -27,6 +27,7 @@ class Fields:
     tasks: Mapping[str, Sequence[str]]
     skipped_layers: Sequence[str]
     hidden_inputs: Sequence[str]
+    masks: Sequence[str]
     ignored: Sequence[str]
     layers: Sequence[str]
     not_layers: Sequence[str]
@@ -75,6 +76,7 @@ def _read() -> Fields:
         tasks=table["tasks"],
         skipped_layers=table["chance"]["layers"],
         hidden_inputs=table["chance"]["inputs"],
+        masks=table["chance"]["masks"],
         ignored=table["ignored"]["fields"],
         layers=table["layers"]["words"],
         not_layers=table["layers"]["not_with"],
