@@ -135,5 +135,7 @@ def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -
 
 
 def _variation(varied: Counts) -> str:
+    if not any(varied.values()):
+        return f"the real run does not show {', '.join(varied)}"
     alike = all(len(set(counts)) < 2 for counts in varied.values())
     return f"{', '.join(varied)} {'was 0' if alike else 'differed between occurrences'}"

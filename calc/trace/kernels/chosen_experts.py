@@ -70,7 +70,7 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
         with picking():
             torch.Tensor.item(self)
         assume("at least 1", EVERY_EXPERT)
-        return chosen_rows.RowsRead(None if rows.of is None else functools.partial(recorder.unbacked.rows, rows))
+        return chosen_rows.RowsRead(None if rows.expert is None else functools.partial(recorder.unbacked.rows, rows))
 
     def tolist(self: Any) -> Any:
         fact = fact_of(self)

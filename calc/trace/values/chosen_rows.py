@@ -7,6 +7,7 @@ states this as an assumption. A real run with fewer experts reaches the lines of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Never
@@ -21,18 +22,19 @@ from calc.trace.values.true_counts import COUNT
 _FACT = "napkin_rows"
 _RULES: dict[str, Callable[[Mapping[str, Any], Any], None]] = {}
 _rule = registering(_RULES)
-_SAME = ("clone", "detach", "alias", "view", "squeeze", "unsqueeze", "select", "_to_copy")
+_numbers = itertools.count(1)
+_SAME = ("clone", "detach", "alias", "view", "squeeze", "unsqueeze", "_to_copy")
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Each element counts the rows that chose one expert. Of a vector, ``counted`` rows altogether are divided among ``experts``; a single
-    element of it is the count of ``expert``, as told from the counts ``of`` all."""
+    """Each element counts the rows that chose one expert. Of a vector, which has a ``number``, ``counted`` rows are divided among
+    ``experts``; a single element of it is the count of ``expert``."""
 
     counted: Any = None
     experts: Any = None
+    number: int = 0
     expert: int | None = None
-    of: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _counted(given: Mapping[str, Any], out: Any) -> None:
     if _by_a_router(mask) and out.dim() == 0:
         note(out, Rows(), _FACT)
     elif out.dim() == 1 and fact(mask) == Marked() and (total := fact_of(mask, COUNT)) is not None:
-        note(out, Rows(total, out.shape[0]), _FACT)
+        note(out, Rows(total, out.shape[0], next(_numbers)), _FACT)
 
 
 @_rule("scatter")
@@ -148,7 +150,14 @@ def _marked(given: Mapping[str, Any], out: Any) -> None:
 def _of_each(given: Mapping[str, Any], out: Any) -> None:
     chosen = fact_of(given["self"])
     if isinstance(chosen, Between) and chosen.chosen:
-        note(out, Rows(given["self"].numel(), out.shape[0]), _FACT)
+        note(out, Rows(given["self"].numel(), out.shape[0], next(_numbers)), _FACT)
+
+
+@_rule("select")
+def _one_of(given: Mapping[str, Any], out: Any) -> None:
+    rows = fact(given["self"])
+    if isinstance(rows, Rows) and given["self"].dim() == 1 and isinstance(given["index"], int):
+        note(out, replace(rows, expert=given["index"]) if rows.number else rows, _FACT)
 
 
 @_rule("unbind")
@@ -156,7 +165,7 @@ def _apart(given: Mapping[str, Any], out: Any) -> None:
     rows = fact(given["self"])
     if isinstance(rows, Rows) and given["self"].dim() == 1:
         for expert, element in enumerate(out):
-            note(element, replace(rows, expert=expert, of=given["self"]), _FACT)
+            note(element, replace(rows, expert=expert), _FACT)
 
 
 def _comparing(of_zero: bool) -> Callable[[Mapping[str, Any], Any], None]:

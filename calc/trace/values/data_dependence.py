@@ -277,7 +277,7 @@ def _equal(given: Mapping[str, Any], out: Any) -> None:
     if isinstance(values, Between) and _is_outside(right, values):
         note(out, NEVER)
     elif (count := index_bound(values)) is not None:
-        note(out, OneIn((count,), chosen=values.chosen))
+        note(out, OneIn((count,), chosen=values.chosen and not (isinstance(right, torch.Tensor) and right.dim())))
     elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
         note(out, values)
 

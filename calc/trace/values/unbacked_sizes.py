@@ -178,8 +178,7 @@ class UnbackedSizes:
 
     def rows(self, rows: Rows) -> Any:
         """The number of rows that chose one expert of several: the same for all but the last one, which has the rest."""
-        assert rows.of is not None
-        key, place = ("rows", *self._contents(rows.of)), user_place()
+        key, place = ("rows", rows.number), user_place()
         if key not in self._of_values:
             if place not in self._sizes:
                 shape, ways = (self._write(rows.counted),), (self._write(rows.experts),)
