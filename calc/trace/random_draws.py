@@ -32,15 +32,16 @@ def extreme(largest: bool) -> Iterator[Callable[[], bool]]:
     random.setstate((3, (*words, 0), None))
     np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), 0, 0, 0.0))
     below_of: list[int] = []
-    draw: Callable[[Any, int], int] = vars(random.Random)[_BELOW]
+    generator: Any = getattr(random.random, "__self__")  # noqa: B009  # the global one: others are seeded, also Napkin's own
+    draw: Callable[[int], int] = getattr(generator, _BELOW)
 
-    def below(self: Any, n: int) -> int:
+    def below(n: int) -> int:
         """A whole number below ``n``, of which the usual algorithm would draw another one as long as it gets the largest."""
         below_of.append(n)
-        return (n - 1 if largest else 0) if len(below_of) <= _EXTREME else draw(self, n)
+        return (n - 1 if largest else 0) if len(below_of) <= _EXTREME else draw(n)
 
     try:
-        with replaced(random.Random, **{_BELOW: below}):
+        with replaced(generator, **{_BELOW: below}):
             yield lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0
     finally:
         random.setstate(python)

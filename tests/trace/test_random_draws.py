@@ -87,6 +87,14 @@ def test_the_generators_give_extremes_and_go_on_as_before(largest: bool) -> None
     assert before == (random.getstate(), np.random.get_state()[1].tolist())
 
 
+def test_a_generator_of_its_own_is_left_as_it_is() -> None:
+    """It is seeded, and Napkin has some as well."""
+    numbers = [random.Random(3).randint(0, 99) for _ in range(2)]
+    with extreme(largest=True) as drew:
+        assert numbers == [random.Random(3).randint(0, 99) for _ in range(2)]
+        assert not drew()
+
+
 def test_drawing_until_a_number_fits_ends() -> None:
     """Not all draws are extremes, or this would go on for ever."""
     with extreme(largest=False):
