@@ -156,6 +156,7 @@ def test_a_loop_over_the_chosen_experts_is_exact(loop: str) -> None:
     assert "2*d*f*e + d*E" == derivation["parameters.active"].text
     assert derivation["gradients.bytes"].text == ("8*d*f*E + 4*d*E" if loop in OF_EACH else "8*d*f*n1 + 4*d*E")
     assert bool(assumed) == (loop in OF_EACH)
+    assert derivation["gradients.bytes"].value == derivation["parameters.bytes"].value  # all experts, until a run says otherwise
     assert [] == failures(calc.check(derivation, d=5))
 
 

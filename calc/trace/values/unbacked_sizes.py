@@ -23,7 +23,7 @@ from calc.trace.source_lines import is_foreign, running_line, user_line
 from calc.trace.values import asserts, chosen_rows, sequence_lengths
 from calc.trace.values.chosen_rows import Rows, Taken
 from calc.trace.values.constant_propagation import ConstantPropagation, has_constant_values
-from calc.trace.values.facts import ALWAYS, NEVER, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
+from calc.trace.values.facts import ALWAYS, NEVER, Between, IfFinite, OneIn, at_least, fact_of, index_bound, places_in, writes_to
 from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
@@ -226,7 +226,7 @@ class UnbackedSizes:
             )
         match = place if place in self._sizes else self._passed_before(place)
         if match is None:
-            raise UnbackedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, kind))
+            raise UnbackedSizeError(place, user_line(), tuple(map(self._write, _most(x, kind))), *self._expected(x, kind))
         return self._sizes[match]
 
     def _passed_before(self, place: str) -> str | None:
@@ -249,6 +249,12 @@ _COUNTS: dict[str, Callable[[torch.Tensor], int]] = {
     "different": lambda x: len(x.unique()),  # type: ignore[no-untyped-call]  # untyped in torch
     "different runs": lambda x: len(x.unique_consecutive()),  # type: ignore[no-untyped-call]  # as above
 }
+
+
+def _most(x: torch.Tensor, kind: str) -> tuple[Any, ...]:
+    """The factors of the largest possible count: of different experts that were chosen, all experts."""
+    values = fact_of(x)
+    return (values.high,) if kind != "true" and isinstance(values, Between) and values.chosen else places_in(x)
 
 
 def _masks(indices: Any) -> list[torch.Tensor]:
