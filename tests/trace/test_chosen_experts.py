@@ -181,6 +181,30 @@ def test_a_run_that_skips_an_expert_of_sorted_rows_decides_about_no_number_that_
     assert "in the real run one has none" in report["gradients.bytes"].because
 
 
+class OnceARow(Mixture):
+    """The rows that chose an expert in any of their choices, flat and as they were."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(self.each, -1)
+        out = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            rows = (chosen == index).any(-1)
+            flat = rows.view(-1)
+            if flat.any():
+                out[rows] += expert(x.flatten(0, 1)[flat]) * weights.sum(-1)[rows][:, None]
+        return out
+
+
+def test_a_row_with_several_choices_is_among_those_of_an_expert_as_many_times_more_often() -> None:
+    """It chooses an expert once at most; flat and in its own shape, a mask has as many of them."""
+    once = replace(spec(any_row), build=lambda n: OnceARow(n, any_row, 0))
+    derivation = calc.derive(once, cache=False, optimizer="momentum")
+
+    assert ["Eq(n1, B*T*e/E)"] == [a.expr for a in derivation.assumptions if a.expr.startswith("Eq(n")]
+    assert "2*d*f*e + d*E" == derivation["parameters.active"].text
+    assert [] == failures(calc.check(derivation, d=5))
+
+
 @pytest.mark.slow
 def test_experts_that_no_token_chooses_have_no_gradient() -> None:
     """Two tokens choose at most four of eight experts."""

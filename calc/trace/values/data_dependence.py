@@ -315,9 +315,12 @@ def _not(given: Mapping[str, Any], out: Any) -> None:
 
 @_fact_rule("any")
 def _any(given: Mapping[str, Any], out: Any) -> None:
-    """``any`` of a mask that is nowhere true is false, also of an empty one."""
-    fact = fact_of(given["self"])
+    """``any`` of a mask that is nowhere true is false, also of an empty one. Of several choices of a row, each of another expert, one is a
+    certain expert as many times more often."""
+    fact, axis = fact_of(given["self"]), given.get("dim")
     note(out, fact if fact in (NEVER, IfFinite(False)) else None)
+    if isinstance(fact, OneIn) and fact.chosen and isinstance(axis, int) and out.dim():
+        note(out, replace(fact, times=(*fact.times, given["self"].shape[axis]), within=None))
 
 
 @_fact_rule("all")
@@ -359,6 +362,6 @@ def _both(given: Mapping[str, Any], out: Any) -> None:
     left, right = fact_of(given["self"]), fact_of(given["other"])
     _two_checks(given, out)
     if isinstance(left, OneIn) and isinstance(right, OneIn):
-        note(out, OneIn((*left.ways, *right.ways), left.share * right.share))
+        note(out, OneIn((*left.ways, *right.ways), left.share * right.share, times=(*left.times, *right.times)))
 
 

@@ -47,8 +47,8 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class OneIn:
-    """A mask (booleans, or 0 and 1) whose expected fraction of true elements is ``share`` divided by the product of ``ways``; they may be
-    those that were ``chosen`` by scores.
+    """A mask (booleans, or 0 and 1) whose expected fraction of true elements is ``share`` and the product of ``times``, divided by that of
+    ``ways``; they may be those that were ``chosen`` by scores.
 
     ``within`` bounds the places along an axis where it may be true, as in one-hot rows that are longer than the classes.
     """
@@ -57,6 +57,7 @@ class OneIn:
     share: Fraction = Fraction(1)
     within: ZerosBeyond | None = None
     chosen: bool = False
+    times: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,8 +188,9 @@ class UnbackedSizes:
         return rows.counted - rows.expert * self._of_values[key] if last else self._of_values[key]
 
     def _contents(self, x: torch.Tensor) -> tuple[Any, ...]:
-        """A key for the current values of ``x``."""
-        layout = (*x.shape, *x.stride(), x.storage_offset())
+        """A key for the current values of ``x``, in any order."""
+        whole = x.dtype is torch.bool and self._write(x.numel()) == self._write(x.untyped_storage().nbytes())
+        layout = () if whole else (*x.shape, *x.stride(), x.storage_offset())
         return self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout)
 
     def follow(self, func: Any, args: tuple[Any, ...], out: Any) -> None:
@@ -241,7 +242,8 @@ class UnbackedSizes:
         odds = fact_of(x)
         if kind != "true" or not isinstance(odds, OneIn):
             return (), Fraction(0)
-        return tuple(self._write(way) for way in odds.ways), odds.share
+        times = (f"1/({self._write(factor)})" for factor in odds.times)
+        return (*map(self._write, odds.ways), *times), odds.share
 
 
 _COUNTS: dict[str, Callable[[torch.Tensor], int]] = {
