@@ -78,7 +78,12 @@ def assumptions(spec: Spec) -> list[Assumption]:
     """The assumptions about unbacked sizes and about inferred divisibility."""
     dims = spec.dimensions.items()
     multiples = [Assumption(divides(name, dim.multiple_of, dim.plus), dim.because) for name, dim in dims if dim.because and dim.multiple_of]
-    return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.unbacked_at), *multiples]
+    return [*(Assumption(f"Eq({name}, {_whole(dim)})", _because(name, dim)) for name, dim in dims if dim.unbacked_at), *multiples]
+
+
+def _whole(dim: Dim) -> int | str:
+    """The expected value, rounded up where it is a quotient."""
+    return f"ceiling({dim.default})" if isinstance(dim.default, str) and "/" in dim.default else dim.default
 
 
 def _because(name: str, dim: Dim) -> str:
@@ -86,7 +91,7 @@ def _because(name: str, dim: Dim) -> str:
     override = f"set another with -d {name}=…"
     if dim.default == dim.at_most:
         return f"upper bound of the {number}, which is data-dependent and has no expected value; {override}"
-    return f"expected {number}, rounded up, if all choices are equally likely; data-dependent, at most {dim.at_most}; {override}"
+    return f"expected {number}, if all choices are equally likely; data-dependent, at most {dim.at_most}; {override}"
 
 
 def _product(sizes: tuple[int | str, ...]) -> str:

@@ -200,7 +200,7 @@ def test_a_row_with_several_choices_is_among_those_of_an_expert_as_many_times_mo
     once = replace(spec(any_row), build=lambda n: OnceARow(n, any_row, 0))
     derivation = calc.derive(once, cache=False, optimizer="momentum")
 
-    assert ["Eq(n1, B*T*e/E)"] == [a.expr for a in derivation.assumptions if a.expr.startswith("Eq(n")]
+    assert ["Eq(n1, ceiling(B*T*e/E))"] == [a.expr for a in derivation.assumptions if a.expr.startswith("Eq(n")]
     assert "2*d*f*e + d*E" == derivation["parameters.active"].text
     assert [] == failures(calc.check(derivation, d=5))
 

@@ -139,7 +139,7 @@ def test_the_assumption_says_what_is_expected_and_how_to_change_it(routed: Deriv
     """Beside the number itself: it is no fact about the model."""
     (assumption,) = [a for a in routed.assumptions if "n1" in a.expr]
 
-    assert "Eq(n1, B*T*e/E)" == assumption.expr
+    assert "Eq(n1, ceiling(B*T*e/E))" == assumption.expr
     assert assumption.because.startswith("expected number of elements chosen at test_unbacked_sizes.py:")
     assert "-d n1=" in assumption.because
 
