@@ -6,7 +6,6 @@ Whatever is heavy is imported inside the commands.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -292,17 +291,10 @@ def main() -> NoReturn:
 def run() -> int:
     """The exit status of the command of this process."""
     gc.set_threshold(BETWEEN_SEARCHES)
-    atexit.register(_skip_last_collection)
     try:
         napkin.main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else REFUSED
-
-
-def _skip_last_collection() -> None:
-    """Leave what is alive at the end to the operating system. Triton (3.9) writes a list of everything that it then misses."""
-    if "triton" not in sys.modules:
-        gc.freeze()
 
 
 def _version(context: click.Context, _: click.Parameter, show: bool) -> None:

@@ -7,6 +7,7 @@ What runs is given to it: ``reports.main`` gives it the command line.
 from __future__ import annotations
 
 import _thread
+import atexit
 import io
 import os
 import signal
@@ -37,7 +38,22 @@ def main(command: Callable[[], int]) -> NoReturn:
     if signal.getsignal(signal.SIGINT) is _on_interrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.stdout = sys.stderr  # what a user's code prints when the process ends is no output of Napkin's
-    sys.exit(INTERRUPTED if interrupted() else status)
+    _end(INTERRUPTED if interrupted() else status)
+
+
+def _end(status: int) -> NoReturn:
+    """End the process as ``sys.exit`` does, but leave what is alive to the operating system: to free the millions of objects of a trace one
+    by one takes 0.2 s, and libraries complain of what they then miss."""
+    import threading
+
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stderr.flush()
+    if "ctypes" in sys.modules and os.name == "posix":  # torch loads it; without it no library has output that C still holds back
+        sys.modules["ctypes"].CDLL(None).fflush(None)
+    os._exit(status)
 
 
 # -- interrupts ------------------------------------------------------------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -454,19 +452,6 @@ def test_what_nobody_sees_in_a_name_is_shown_as_its_escape():
 
     said = f"napkin: no config at {name}: give the path of a config.json or of its folder (nothing is downloaded)\n"
     assert said == actual.stderr
-
-
-def test_objects_are_freed_at_the_end_where_triton_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Triton they are left to the operating system."""
-    monkeypatch.delitem(sys.modules, "triton", raising=False)
-    calls: list[str] = []
-    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
-
-    cli._skip_last_collection()
-    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
-    cli._skip_last_collection()
-
-    assert calls == ["freeze"]
 
 
 SELECTING = """

@@ -69,6 +69,22 @@ def test_what_a_users_code_writes_by_whatever_way_goes_to_standard_error(tmp_pat
     assert "napkin: this model has no dimension 'Q': it has B, n" in actual.stderr.split("\n")
 
 
+ENDING = """
+import atexit, ctypes, threading, time
+ctypes.CDLL(None).puts(b"what C holds back")
+threading.Thread(target=lambda: (time.sleep(0.1), print("a thread"))).start()
+atexit.register(lambda: print("at exit"))
+"""
+
+
+def test_what_is_under_way_is_finished_when_the_process_ends() -> None:
+    """It ends without freeing all objects, but waits for threads, runs what was registered, and writes what C has buffered."""
+    actual = done(["list", "dtypes"], before=ENDING, env={"PYTHONUNBUFFERED": ""})
+
+    assert actual.returncode == 0
+    assert all(words in (actual.stdout + actual.stderr).split("\n") for words in ("what C holds back", "a thread", "at exit"))
+
+
 @pytest.mark.slow
 def test_json_beside_code_that_prints_is_json(tmp_path: Path) -> None:
     """Of a step that is recorded."""
