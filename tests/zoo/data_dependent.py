@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.zoo.exhibit import ACTIVE, INDEXED, PEAKS, network, operators
+from tests.zoo.exhibit import ACTIVE, PEAKS, network, operators
 
 
 class Looped(nn.Module):
@@ -149,7 +149,7 @@ operators("chosen by masks", _masked, inputs=_rows, dims=SIZES, other=OTHER)
 operators("values put by a mask", _put, inputs=_rows, dims=SIZES, other=OTHER)
 operators("a scatter by a mask", _filled, inputs=_rows, dims=SIZES, other=OTHER)
 operators("indices of true elements", _places, inputs=_rows, dims=SIZES, other=OTHER)
-operators("different elements", _different, inputs=_rows, dims=SIZES, other=OTHER, unmeasured=INDEXED)
+operators("different elements", _different, inputs=_rows, dims=SIZES, other=OTHER)
 network(
     "rows drawn at random",
     {"B": 20, "d": 5, "f": 7},
