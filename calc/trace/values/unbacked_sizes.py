@@ -256,7 +256,7 @@ _COUNTS: dict[str, Callable[[torch.Tensor], int]] = {
 def _most(x: torch.Tensor, kind: str) -> tuple[Any, ...]:
     """The factors of the largest possible count: of different experts that were chosen, all experts."""
     values = fact_of(x)
-    return (values.high,) if kind != "true" and isinstance(values, Between) and values.chosen else places_in(x)
+    return (values.high,) if kind == "different" and isinstance(values, Between) and values.chosen else places_in(x)
 
 
 def _masks(indices: Any) -> list[torch.Tensor]:
