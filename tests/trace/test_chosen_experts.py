@@ -205,6 +205,22 @@ def test_a_row_with_several_choices_is_among_those_of_an_expert_as_many_times_mo
     assert [] == failures(calc.check(derivation, d=5))
 
 
+class Runs(Mixture):
+    """A vector for each run of rows that chose the same expert, and for each expert that any row chose."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = self.router(x.flatten(0, 1)).argmax(-1)
+        runs, different = torch.unique_consecutive(chosen), torch.unique(chosen)
+        return x.mean() * self.router.weight[runs].mean() * self.router.weight[different].mean()
+
+
+def test_different_experts_are_no_more_than_experts_and_runs_of_them_no_more_than_rows() -> None:
+    """One expert may be chosen again after another one."""
+    dims = calc.derive(replace(spec(any_row), build=lambda n: Runs(n, any_row, 0)), cache=False, optimizer="sgd").dims
+
+    assert {"n1": "B*T", "n2": "E"} == {dim.name: dim.at_most for dim in dims if dim.unbacked_at}
+
+
 @pytest.mark.slow
 def test_experts_that_no_token_chooses_have_no_gradient() -> None:
     """Two tokens choose at most four of eight experts."""
