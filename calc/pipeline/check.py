@@ -151,11 +151,11 @@ def check(
     observed = at_observed(
         derivation, at, measurement.unbacked_sizes, measurement.unbacked_first_step, lambda: _recounted(derivation, at, measurement)
     )
-    report = compare(derivation, observed.numbers, measurement, observed.open_)
+    report = compare(derivation, observed.numbers, measurement, observed.open_, observed.traced)
     skipped = _of_skipped_experts(derivation, report)
     if skipped:
         numbers = {name: None if name in skipped else number for name, number in observed.numbers.items()}
-        report = compare(derivation, numbers, measurement, {**observed.open_, **skipped})
+        report = compare(derivation, numbers, measurement, {**observed.open_, **skipped}, observed.traced)
     return replace(report, because=because)
 
 
@@ -221,20 +221,26 @@ def _options(derivation: Derivation) -> Options:
 
 
 def compare(
-    derivation: Derivation, derived: Mapping[str, int | None], measurement: Measurement, open_: Mapping[str, str] | None = None
+    derivation: Derivation,
+    derived: Mapping[str, int | None],
+    measurement: Measurement,
+    open_: Mapping[str, str] | None = None,
+    traced: Mapping[str, str] | None = None,
 ) -> Report:
-    """Verdicts of a measurement on the numbers derived for its sizes. ``open_`` explains why a derived quantity has no number there."""
-    open_ = open_ or {}
+    """Verdicts of a measurement on the numbers derived for its sizes. ``open_`` explains why a derived quantity has no number there,
+    ``traced`` why it has that of a trace instead of its closed form's."""
+    open_, traced = open_ or {}, traced or {}
     at = sizes_text(measurement.sizes, TYPED)
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
     # The counter sees recomputed operators, but not recomputation inside a fused kernel.
     repeated = (derived.get(_RECOMPUTE) or 0) - measurement.recompute if fused else 0
-    verdicts = [
-        _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
-        for name in derivation
-        if applies(name, derivation[name].unknown, derivation.options)  # an operator that does not run needs no number
-    ]
+    verdicts = []
+    for name in derivation:
+        if applies(name, derivation[name].unknown, derivation.options):  # an operator that does not run needs no number
+            why = derivation[name].unknown or open_.get(name, "")
+            verdict = _judge(name, derived[name], why, measurement, repeated if name in _REPEATING else 0)
+            verdicts.append(replace(verdict, notes=(*verdict.notes, traced[name])) if name in traced else verdict)
     return Report(
         model=derivation.model,
         sizes=measurement.sizes,

@@ -1,7 +1,8 @@
 """Derived numbers at the data-dependent sizes of a real run.
 
 If such a size had the same value every time, every quantity is evaluated there. If it varied (each expert had its own number of tokens), a
-quantity linear in it is exact at the mean; others have no number.
+quantity linear in it is exact at the mean. Others have the number of a trace with every size as observed: certificates compare the closed
+forms with traces of equal sizes.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ _FROM_ONE = ("elementwise", "total", "bytes_moved")
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Numbers by quantity; ``open_`` gives the reason for each quantity without one."""
+    """Numbers by quantity; ``open_`` gives the reason for each quantity without one, ``traced`` that of each whose number is a trace's."""
 
     numbers: Mapping[str, int | None]
     open_: Mapping[str, str]
+    traced: Mapping[str, str]
 
 
 def at_observed(
@@ -38,64 +40,80 @@ def at_observed(
     """Every quantity at ``sizes`` (all of them) and at the observed data-dependent sizes: location in the code → one value per occurrence.
 
     ``decided`` are those of the second step, which counts; ``first`` those of the step before. ``recount`` counts a trace with every size
-    as observed: a mean is valid only if all occurrences cost the same, which fails e.g. if the first of several layers needs no gradient
-    for its input.
+    of the second step as observed: a mean is valid only if all occurrences cost the same, which fails e.g. if the first of several layers
+    needs no gradient for its input.
     """
-    both = {step: _ObservedSizes.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
+    both = {step: _ObservedSizes.of(derivation, sizes, counts, recounts=counts == decided) for step, counts in ((1, first), (2, decided))}
     skips = any(a.because == EVERY_EXPERT for a in derivation.assumptions)
     recounted = functools.cache(lambda: _or_error(recount))
     numbers: dict[str, int | None] = {}
     open_: dict[str, str] = {}
+    traced: dict[str, str] = {}
     for name, quantity in derivation.quantities.items():
         numbers[name] = None
         if quantity.text is None:
             continue
         try:
-            numbers[name] = both[QUANTITIES[name].step or 2].number(derivation, quantity, recounted, skips)
+            numbers[name], because = both[QUANTITIES[name].step or 2].number(derivation, quantity, recounted, skips)
         except NapkinError as error:
             open_[name] = str(error)
-    return Observed(numbers, open_)
+        else:
+            traced |= {name: f"derived by a trace with the counts of the run: {because}"} if because else {}
+    return Observed(numbers, open_, traced)
 
 
 @dataclass(frozen=True, slots=True)
 class _ObservedSizes:
-    """The sizes observed in one step: those that were constant, and those that varied."""
+    """The sizes observed in one step: those that were constant, and those that varied; whether a recount has them too."""
 
     constant: Mapping[str, int]
     varied: Counts
+    recounts: bool
 
     @classmethod
-    def of(cls, derivation: Derivation, sizes: Mapping[str, int], decided: Counts) -> _ObservedSizes:
+    def of(cls, derivation: Derivation, sizes: Mapping[str, int], decided: Counts, recounts: bool) -> _ObservedSizes:
         seen = {d.name: decided.get(d.unbacked_at, ()) for d in derivation.dims if d.unbacked_at}
         constant = {name: counts[0] for name, counts in seen.items() if len(set(counts)) == 1 and counts[0] > 0}
         varied = {name: counts for name, counts in seen.items() if name not in constant}
-        return cls({**{name: size for name, size in sizes.items() if name not in varied}, **constant}, varied)
+        return cls({**{name: size for name, size in sizes.items() if name not in varied}, **constant}, varied, recounts)
 
     def number(
         self, derivation: Derivation, quantity: Quantity, recount: Callable[[], Mapping[str, int] | NapkinError], skips: bool
-    ) -> int:
-        """The quantity at the observed sizes. ``skips``: a real run may skip an expert, which a recount notices."""
+    ) -> tuple[int, str]:
+        """The quantity at the observed sizes, and why it is that of the recount; empty if it is that of the closed form. ``skips``: a real
+        run may skip an expert, which a recount notices."""
         if not self.varied:
             if skips and isinstance(recounted := recount(), NapkinError):
                 raise recounted
             try:
-                return quantity.at(**_free(derivation, self.constant))
+                return quantity.at(**_free(derivation, self.constant)), ""
             except DimensionError:
                 if quantity.candidates:
                     raise
         # Also valid if the step was never traced at such small sizes: the recount checks whether it runs the same.
-        value = _at_means(quantity, self.constant, self.varied)
+        try:
+            value, because = _at_means(quantity, self.constant, self.varied), "not every occurrence costs the same"
+        except _NoMean as error:
+            value, because = None, str(error)
         recounted = recount()
         if isinstance(recounted, NapkinError):
             raise recounted
-        if recounted.get(quantity.name) != value:
-            unequal = f"{_variation(self.varied)}, and not every occurrence costs the same"
-            raise _Undecided(unequal if self.varied else "the step runs other operators at these numbers")
-        return value
+        number = recounted.get(quantity.name)
+        if value is not None and number == value:
+            return value, ""
+        if not self.varied:
+            raise _Undecided("the step runs other operators at these numbers")
+        if number is None or not self.recounts or not all(self.varied.values()):  # a recount has no counts that the run does not show
+            raise _Undecided(f"{_variation(self.varied)}, and {because}")
+        return number, f"{_variation(self.varied)}, and {because}"
 
 
 class _Undecided(NapkinError):
     """No number follows from what was observed."""
+
+
+class _NoMean(_Undecided):
+    """The closed form has no number at the mean of sizes that varied."""
 
 
 def _or_error(recount: Callable[[], Mapping[str, int]]) -> Mapping[str, int] | NapkinError:
@@ -113,7 +131,7 @@ def _free(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
 def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -> int:
     """The quantity at the mean sizes, valid if every addend contains at most one varying size, to the first power."""
     if quantity.candidates:
-        raise _Undecided(f"{_variation(varied)}, and a maximum is not the maximum of means")
+        raise _NoMean("a maximum is not the maximum of means")
     symbols = {str(symbol): symbol for symbol in quantity.expr.free_symbols}
     varying = [symbols[name] for name in varied if name in symbols]
     none = [str(symbol) for symbol in varying if 0 in varied[str(symbol)]]
@@ -126,11 +144,11 @@ def _at_means(quantity: Quantity, constant: Mapping[str, int], varied: Counts) -
     if never:
         raise _Undecided(f"the real run never reached the line that determines {', '.join(never)}")
     if not rest.is_polynomial(*varying) or sp.Poly(rest, *varying).total_degree() > 1:
-        raise _Undecided(f"{_variation(varied)}, and this is not linear in it")
+        raise _NoMean("this is not linear in it")
     means = {symbol: Fraction(sum(varied[str(symbol)]), len(varied[str(symbol)])) for symbol in varying}
     value = rest.subs({symbol: sp.Rational(mean.numerator, mean.denominator) for symbol, mean in means.items()})
     if not value.is_Integer:
-        raise _Undecided(f"it is not an integer at the mean of {', '.join(varied)}")
+        raise _NoMean(f"it is not an integer at the mean of {', '.join(varied)}")
     return int(value)
 
 

@@ -1,4 +1,4 @@
-"""A check at data-dependent sizes: exact at the mean where every occurrence costs the same, and open where nothing follows."""
+"""A check at data-dependent sizes: exact at the mean where every occurrence costs the same, by a trace elsewhere, or open."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from calc.pipeline.verdict import EXACT, FAILED, NOT_MEASURED
 from calc.spec import Spec
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
+TRACED = "derived by a trace with the counts of the run: n1 differed between occurrences, and "
 
 
 class Shared(nn.Module):
@@ -94,12 +95,12 @@ def test_a_check_at_small_sizes_has_the_expected_number_of_those_sizes() -> None
 
 
 def test_different_counts_are_exact_where_only_their_sum_matters() -> None:
-    """Seven, three and two rows count as three times four; a peak is that of the largest, which no mean tells."""
+    """Seven, three and two rows count as three times four; a peak is that of the largest, which no mean tells, but a trace with these."""
     report = checked(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2)
 
     assert [] == verdicts(report, FAILED)
-    assert {NOT_MEASURED} == {report[peak].verdict for peak in PEAKS}
-    assert "not derived: n1 differed between occurrences, and a maximum is not the maximum of means" == report["memory.peak"].because
+    assert {EXACT} == {report[peak].verdict for peak in PEAKS}
+    assert f"{TRACED}a maximum is not the maximum of means" in report["memory.peak"].notes
     assert 2 * 12 * 5 * 5 + 2 * 12 * 5 * 7 == report["flops.forward.matmul"].derived == report["flops.forward.matmul"].measured
     assert {EXACT} == {report[name].verdict for name in ("activations.bytes", "bytes_moved.backward", "flops.step.total")}
 
@@ -134,14 +135,16 @@ class Gated(nn.Module):
         return x
 
 
-def test_a_mean_is_not_taken_where_times_count_differently() -> None:
+def test_a_trace_is_counted_where_times_cost_differently() -> None:
     """The rows of the first layer have one product less in the backward, so it matters which layer had how many."""
     spec = Spec("unlike", {"B": 53, "d": 5}, Gated, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
     report = calc.check(calc.derive(spec, cache=False, optimizer="sgd"))
 
     assert [] == verdicts(report, FAILED)
     assert EXACT == report["flops.forward.matmul"].verdict
-    assert NOT_MEASURED == report["flops.backward.matmul"].verdict
+    assert EXACT == report["flops.backward.matmul"].verdict
+    assert f"{TRACED}not every occurrence costs the same" in report["flops.backward.matmul"].notes
+    assert NOT_MEASURED == report["memory.peak.first_step"].verdict  # the rows of the first step are others
 
 
 # -- by hand --------------------------------------------------------------------------------------------------------------
@@ -160,14 +163,24 @@ def numbers(counts: Mapping[str, tuple[int, ...]], recount: Mapping[str, int] | 
     return at_observed(derivation(), sizes, decided, decided, again)
 
 
-def test_a_recount_that_differs_leaves_a_quantity_open() -> None:
+def test_a_recount_that_differs_from_the_closed_form_is_the_number() -> None:
     """2*12*5*5 + 2*5*7*(7 + 3 + 2) = 1440, unless rows of one expert count more than those of another."""
-    right = numbers({"n1": (7, 3, 2)}, {"flops.forward.matmul": 1440})
-    wrong = numbers({"n1": (7, 3, 2)}, {"flops.forward.matmul": 1441})
+    alike = numbers({"n1": (7, 3, 2)}, {"flops.forward.matmul": 1440})
+    unlike = numbers({"n1": (7, 3, 2)}, {"flops.forward.matmul": 1441})
 
-    assert 1440 == right.numbers["flops.forward.matmul"]
-    assert wrong.numbers["flops.forward.matmul"] is None
-    assert "n1 differed between occurrences, and not every occurrence costs the same" == wrong.open_["flops.forward.matmul"]
+    assert (1440, {}) == (alike.numbers["flops.forward.matmul"], alike.traced)
+    assert 1441 == unlike.numbers["flops.forward.matmul"]
+    assert {"flops.forward.matmul": f"{TRACED}not every occurrence costs the same"} == unlike.traced
+
+
+def test_a_recount_says_nothing_about_a_first_step_with_other_counts() -> None:
+    """It has those of the second step throughout."""
+    place = next(d.unbacked_at for d in derivation().dims if d.unbacked_at)
+    recount = dict.fromkeys(PEAKS, 5000)
+    observed = at_observed(derivation(), {**derivation().sizes}, {place: (7, 3, 2)}, {place: (6, 4, 2)}, lambda: recount)
+
+    assert (5000, None) == tuple(observed.numbers[peak] for peak in PEAKS)
+    assert "n1 differed between occurrences, and a maximum is not the maximum of means" == observed.open_["memory.peak.first_step"]
 
 
 def test_a_step_that_cannot_be_traced_again_leaves_its_quantities_open() -> None:

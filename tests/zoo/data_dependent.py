@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.zoo.exhibit import ACTIVE, PEAKS, network, operators
+from tests.zoo.exhibit import ACTIVE, FIRST_PEAK, network, operators
 
 
 class Looped(nn.Module):
@@ -165,11 +165,12 @@ network(
     Gated,
     lambda n: (torch.randn(n.B, n.d),),
     {"B": 31, "d": 3, "L": 6},
-    unmeasured=PEAKS,
+    unmeasured=FIRST_PEAK,
     slow=True,
 )
-network("experts in a loop", TOKENS, Looped, lambda n: (torch.randn(n.T, n.d),), MORE_TOKENS, unmeasured=PEAKS | ACTIVE, slow=True)
-network("experts that were chosen", TOKENS, Chosen, lambda n: (torch.randn(n.T, n.d),), MORE_TOKENS, unmeasured=PEAKS | ACTIVE, slow=True)
+ROUTED = FIRST_PEAK | ACTIVE
+network("experts in a loop", TOKENS, Looped, lambda n: (torch.randn(n.T, n.d),), MORE_TOKENS, unmeasured=ROUTED, slow=True)
+network("experts that were chosen", TOKENS, Chosen, lambda n: (torch.randn(n.T, n.d),), MORE_TOKENS, unmeasured=ROUTED, slow=True)
 
 
 class Mixtral(nn.Module):
@@ -198,6 +199,6 @@ network(
     Mixtral,
     lambda n: (torch.randn(n.B, n.T, n.d),),
     {"B": 2, "T": 29, "d": 7, "f": 13, "E": 5, "e": 3},
-    unmeasured=PEAKS | ACTIVE,
+    unmeasured=ROUTED,
     slow=True,
 )

@@ -14,8 +14,8 @@ from calc.spec import Spec
 
 ZOO: dict[str, Exhibit] = {}
 
-# Sizes that differ each time they are met give sums, not maxima.
-PEAKS = frozenset(("memory.peak", "memory.peak.first_step"))
+# Where sizes differ each time they are met, a peak is that of a trace with those of the second step.
+FIRST_PEAK = frozenset(("memory.peak.first_step",))
 # A run with data-dependent sizes does not show which rows are a token's, nor one that indexes a parameter whether it is a table.
 ACTIVE = frozenset(("parameters.active",))
 INDEXED = ACTIVE | {"parameters.non_embedding"}
