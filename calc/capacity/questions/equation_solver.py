@@ -10,14 +10,14 @@ from fractions import Fraction
 from calc.capacity.questions.answer import Answer, Bound, FurtherResult, Input, RuleOfThumbAnswer
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say
 from calc.capacity.questions.devices import Device
-from calc.capacity.questions.given import example, sort
+from calc.capacity.questions.given import QuestionInputs, UnknownKeysError, example, sort
 from calc.capacity.questions.problem import SIZES, Problem
 from calc.capacity.questions.quantities import in_sentence
 from calc.capacity.questions.question import Question, Variable
-from calc.capacity.questions.registry import question
+from calc.capacity.questions.registry import question, taking
 from calc.capacity.questions.solving import Crossing, System, divisors, same, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
-from calc.errors import BadInputError, needs
+from calc.errors import BadInputError, listed, needs
 from calc.platform.progress import Progress
 from calc.symbolic.arithmetic import tidy
 from calc.symbolic.assignments import read_assignments
@@ -62,7 +62,7 @@ def example_inputs(question: Question) -> dict[str, str]:
 
 def answered(question: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None, device: Device | None = None) -> Answer:
     """The answer to ``question``; ``device`` is one outside the catalogue."""
-    sorted_input = sort(question, given)
+    sorted_input = _sorted(question, given)
     if sorted_input.model and question.fills:
         from calc.capacity.questions.memory_solver import MemorySolver
 
@@ -72,6 +72,17 @@ def answered(question: Question, given: Mapping[str, Typed], progress: Progress 
 
         return LayoutSolver(question, sorted_input, progress, device).answer()
     return EquationSolver(question, sorted_input, progress, device).answer()
+
+
+def _sorted(question: Question, given: Mapping[str, Typed]) -> QuestionInputs:
+    """The inputs by kind. The error about unknown keys names the related questions that have all of the keys."""
+    try:
+        return sort(question, given)
+    except UnknownKeysError as error:
+        related = taking(given, question)
+        if not related or question.name in related:
+            raise
+        raise BadInputError(f"{error}. All given keys are keys of {listed(related)}") from None
 
 
 class EquationSolver(Problem):

@@ -20,7 +20,7 @@ _OTHER_WORDS = {
     "micro-batch-size": "micro", "gbs": "batch", "global-batch-size": "batch", "context": "sequence", "context-length": "sequence",
     "ctx-len": "sequence", "vram": "memory", "device": "gpu", "accelerator": "gpu", "chip": "gpu", "hours": "gpu-hours",
     "device-hours": "gpu-hours", "watts": "power", "tdp": "power", "num-devices": "gpus", "world-size": "gpus", "seq": "sequence",
-    "n-layers": "layers", "n-heads": "heads", "d-model": "width", "price-per-hour": "price",
+    "params": "parameters", "n-layers": "layers", "n-heads": "heads", "d-model": "width", "price-per-hour": "price",
 }  # fmt: skip
 WORDS_OF_LAYOUT = ("micro", "batch")  # sequences per micro-batch, and per step over all devices, as in napkin shard
 # Smallest plausible value of each device specification (a smaller one lacks its unit), and how to write it.
@@ -30,6 +30,10 @@ _LEAST = {
     "bandwidth": (10**6, "less than any device moves: write 3.35TB/s"),
     "link": (10**5, "less than any link carries: write 50GB/s or 400Gbit/s"),
 }
+
+
+class UnknownKeysError(BadInputError):
+    """Keys that a question does not have."""
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> QuestionInputs:
         else:
             unknown.append(key)
     if unknown:
-        raise BadInputError(_unknown(question, unknown))
+        raise UnknownKeysError(_unknown(question, unknown))
     if not given.solve and question.answer in given.variables:
         key = question.variable(question.answer).key
         instead = _to_solve_for(question, given)
@@ -123,7 +127,7 @@ def _size_or_key(given: QuestionInputs, question: Question, written: str, value:
         _size(given, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
     except BadInputError:
         if key in _LEAST or nearest(key, keys_of(question)):  # specifications of a device are no sizes of a model
-            raise BadInputError(_unknown(question, [key])) from None
+            raise UnknownKeysError(_unknown(question, [key])) from None
         raise
 
 
@@ -139,6 +143,13 @@ def keys_of(question: Question) -> tuple[str, ...]:
     keys += DEVICE_KEYS if question.of_device else ()
     keys += ["model"] if question.of_model else []
     return tuple(keys)
+
+
+def takes(question: Question, written: Iterable[str]) -> bool:
+    """Whether a question has every key of ``written``, under one of its names or by another word for it."""
+    names = {*keys_of(question), "solve", *(name for variable in question.variables for name in variable.names)}
+    keys = (key.replace("_", "-") for key in written)
+    return all(key in names or _OTHER_WORDS.get(key) in names for key in keys)
 
 
 def _unknown(question: Question, unknown: Sequence[str]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 
-from calc.capacity.questions.given import keys_of, nearest
+from calc.capacity.questions.given import keys_of, nearest, takes
 from calc.capacity.questions.question import Question
 from calc.errors import BadInputError
 
@@ -51,6 +52,13 @@ def question(name: str) -> Question:
 def having(key: str) -> tuple[str, ...]:
     """The names of the questions that take a key."""
     return tuple(q.name for q in all_questions() if key in keys_of(q))
+
+
+def taking(keys: Iterable[str], beside: Question) -> tuple[str, ...]:
+    """The names of the questions in the family of ``beside`` that take all of ``keys``."""
+    written = tuple(keys)
+    families = (_of(family) for family, names in FAMILIES.items() if beside.name in names)
+    return tuple(q.name for questions in families for q in questions if takes(q, written))
 
 
 def all_names() -> tuple[str, ...]:
