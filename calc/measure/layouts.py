@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
-from calc.experiment.inference_mode import decomposed, is_composite
+from calc.experiment.composite_operators import decomposed, is_composite
 from calc.measure.kinds import tensors_in
 from calc.measure.training import training
 from calc.options import Options

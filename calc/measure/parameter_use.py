@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from calc.experiment.inference_mode import decomposed, is_composite
+from calc.experiment.composite_operators import decomposed, is_composite
 from calc.measure.kinds import tensors_in
 from calc.measure.measurement import Reading
 from calc.measure.training import Training

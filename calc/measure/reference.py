@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.experiment.inference_mode import decomposed, is_composite
+from calc.experiment.composite_operators import decomposed, is_composite
 from calc.measure.conventions import fills_by_mask, indexed_elements
 from calc.measure.decomposition import elementwise
 from calc.measure.kinds import (

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.experiment.inference_mode import decomposed, is_composite
+from calc.experiment.composite_operators import decomposed, is_composite
 from calc.measure.kinds import tensors_in
 from calc.platform.torch_private import TorchDispatchMode
 

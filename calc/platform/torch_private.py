@@ -56,6 +56,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "torch._decomp": ("decomposition_table", "decompositions"),
     "torch._dynamo.source": ("ConstantSource",),
     "torch._guards": ("TracingContext",),
+    "torch._library.custom_ops": ("custom_operators=OPDEFS",),
     "torch._ops": ("OpOverload",),
     "torch._prims_common": (
         "corresponding_complex_dtype",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from calc.rules.registry import Cost, Operator, free, rule
-from calc.rules.shapes import whole
+from calc.rules.registry import free
 
 COMPARES = "compares or selects elements: no arithmetic"
 
@@ -49,18 +48,6 @@ free(
 )
 free("aten.is_same_size.default", because="compares shapes: no element is read")
 free(*_aten("floor.default ceil.default round.default trunc.default"), because="rounds, which is a cast: no arithmetic", moves=True)
-
-
-@rule(
-    "aten.maximum.out",
-    "aten.minimum.out",
-    statement="out = max(a, b), or min",
-    source=COMPARES,
-    convention="out is only written",
-    shapes="a and b broadcast to out (*).",
-)
-def extremum_into(op: Operator) -> Cost:
-    return Cost(reads=whole(op.tensor("self"), op.tensor("other")))
 
 
 free(

@@ -60,13 +60,3 @@ free(
 )
 free("aten.repeat_interleave.Tensor", because="writes each element as often as given: no arithmetic", moves=True)
 
-
-@rule(
-    "aten.div.out",
-    statement="out = a / b",
-    reference="torch._refs.div",
-    convention="out is only written",
-    shapes="a and b broadcast to out (*).",
-)
-def div_into(op: Operator) -> Cost:
-    return Cost(elementwise=(each("a / b", op.shape("out")),), reads=whole(op.tensor("self"), op.tensor("other")))

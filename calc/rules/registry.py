@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import DuplicateRuleError, NapkinError, UnknownOperatorError
+from calc.experiment.stated import STATED
 
 Factor = Any  # int or polynomial
 
@@ -154,6 +155,9 @@ _LIKE = {"Scalar": ("Tensor", "default"), "Tensor": ("default", "Tensor_Tensor")
 _BY_NUMBER = ("Scalar", "Scalar_Tensor", "Tensor_Scalar", "Scalar_Self", "Scalar_Other", "self_scalar", "other_scalar")
 _LIKE |= dict.fromkeys(_BY_NUMBER, ("Tensor", "default", "Tensor_Tensor"))
 
+# Overloads that write their result into given tensors, where the overload that returns it is called otherwise than without ``_out``.
+_GIVEN = {"IntList_out": "dim_IntList", "values": "default", "values_stable": "stable", "dim_max": "dim", "dim_min": "dim"}
+
 
 @dataclass
 class Registry:
@@ -167,6 +171,8 @@ class Registry:
         if registered is not None:
             owner = registered.function.__qualname__ if isinstance(registered, Rule) else f"free: {registered.because}"
             raise DuplicateRuleError(f"operator {entry.op} already has a rule ({owner}): keep one of them")
+        if not entry.op.startswith("aten."):
+            STATED.add(entry.op)
         if isinstance(entry, Rule):
             self.rules[entry.op] = entry
         else:
@@ -175,17 +181,27 @@ class Registry:
     def find(self, op: str) -> Rule | Free | None:
         """The entry of ``op``, or None. Without its own entry, an in-place operator (``aten.erf_.default``) costs what the out-of-place one
         does: it reads its argument and writes as many elements (one that touches fewer has its own entry). One with a number argument
-        (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, but does not read it."""
+        (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, but does not read it. One that writes its result into a given tensor
+        (``aten.mm.out``) costs what it does without."""
         return self.rules.get(op) or self.frees.get(op) or self._alike(op)
 
     def _alike(self, op: str) -> Rule | Free | None:
         library, _, qualified = op.partition(".")
         name, _, overload = qualified.partition(".")
         in_place = name.endswith("_") and not name.endswith("__")
+        if writes_into_given(op):
+            without = _GIVEN.get(overload) or overload.removesuffix("out").removesuffix("_") or "default"
+            return self.find(f"{library}.{name}.{without}") or (self.find(f"{library}.{name}.Tensor") if without == "default" else None)
         if not in_place and overload not in _BY_NUMBER:
             return None
         names = [f"{library}.{name[:-1] if in_place else name}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
         return next((entry for alias in names if (entry := self.rules.get(alias) or self.frees.get(alias))), None)
+
+
+def writes_into_given(op: str) -> bool:
+    """Whether the operator of that name writes its result into tensors that are given (``out=``)."""
+    overload = op.rpartition(".")[2]
+    return overload.endswith("out") or overload in _GIVEN
 
 
 REGISTRY = Registry()

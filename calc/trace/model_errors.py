@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 
 from calc.errors import DataDependentError, Failure, NapkinError, SizesError, TraceError, ZeroQuotientError, shortened, text_of
+from calc.experiment.composite_operators import decomposed, python_name
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
 from calc.trace.source_lines import is_foreign, raising_line, raising_lines
@@ -65,7 +66,7 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         first, lines = _first_words(error), raising_lines(error)
         first, remainders = (env.named(first), tuple(env.remainders(lines))) if env is not None else (first, ())
         message = "; ".join((first, *remainders))
-        advice = _MULTIPLES if env is not None and _DIVIDES.search(message) else ""
+        advice = _MULTIPLES if env is not None and _DIVIDES.search(message) else _of_python(error)
         kind = ZeroQuotientError if isinstance(error, ZeroDivisionError) else SizesError
         shown, advised = where.before_message, "; ".join(filter(None, (advice, untried())))
         raised = kind(
@@ -79,6 +80,13 @@ _HIGHER_ORDER = re.compile(r"no rule registered for (?:HigherOrderOperator|HOP) 
 # Raised where a size does not divide another: a symbolic size is divisible only by its declared divisors.
 _DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
 _MULTIPLES = 'declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
+
+
+def _of_python(error: BaseException) -> str:
+    """What to do about an operator written in Python that raised ``error``; empty if none did."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [name for frame in frames if frame.f_code is decomposed.__code__ and (name := python_name(frame.f_locals["func"]))]
+    return f"state what {names[-1]} costs as a whole, with @calc.rules.rule({names[-1]!r}, …)" if names else ""
 
 
 def _first_words(error: BaseException) -> str:

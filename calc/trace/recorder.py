@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from calc.errors import NapkinError, TraceError
-from calc.experiment.inference_mode import decomposed, is_composite
+from calc.experiment.composite_operators import decomposed, is_composite
 from calc.graph.step import LOSS, OPTIMIZER, RECOMPUTED, TOP, Call, Event, Op, Tensor
 from calc.platform.torch_private import FakeTensor, TorchDispatchMode, current_node, next_node_number
 from calc.symbolic.algebra import log2_ceiling
@@ -33,6 +33,8 @@ _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.star
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _DEVICE = torch.ops.prim.device.default
+# What torch asks of a tensor (its device), and marks for its profiler. Every other library's operators are traced, as any may compute.
+_WITHOUT_ARITHMETIC = frozenset({"prim", "profiler"})
 # Of the operators that replace another one in the trace, those whose values depend on sizes only.
 _MAKING = {
     str(made): made for made in (torch.ops.aten.linspace.default, torch.ops.aten.fft_fftfreq.default, torch.ops.aten.fft_rfftfreq.default)
@@ -102,7 +104,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         kwargs = kwargs or {}
         if self._view_result is not None and func is _STRIDED:
             return self._view_result
-        if func.namespace != "aten":
+        if func.namespace in _WITHOUT_ARITHMETIC:
             return func(*args, **kwargs)
         if is_composite(func):
             return decomposed(self, func, args, kwargs)

@@ -5,6 +5,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     architectures_sequence,
     architectures_vision,
     architectures_wiring,
+    custom_operators,
     data_dependent,
     images,
     in_place,

@@ -351,6 +351,14 @@ operators(
     *unlearned(
         lambda w: torch.maximum(w, w[:1], out=torch.empty_like(w)),
         lambda w: torch.minimum(w, w[:1], out=torch.empty_like(w)),
+        lambda w: torch.add(w, w[:1], alpha=3, out=torch.empty(0)),
+        lambda w: torch.exp(w, out=w),
+        lambda w: torch.mul(w, 3, out=w.new_empty(2 * w.shape[0], w.shape[1])[: w.shape[0]]),
+        lambda w: torch.mm(w.T, w, out=w.new_empty(w.shape[1], w.shape[1])),
+        lambda w: torch.matmul(w.T, w, out=w.new_empty(w.shape[1], w.shape[1])),
+        lambda w: torch.sum(w, 0, out=w.new_empty(w.shape[1])),
+        lambda w: torch.max(w, 0, out=(w.new_empty(w.shape[1]), w.new_empty(w.shape[1], dtype=torch.int64)))[0],
+        lambda w: torch.cat([w, w], out=w.new_empty(2 * w.shape[0], w.shape[1])),
     ),
 )
 operators(

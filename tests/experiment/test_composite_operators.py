@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from calc.experiment.inference_mode import decomposed, is_composite
+from calc.experiment.composite_operators import decomposed, is_composite
 
 
 class Seen(TorchDispatchMode):
@@ -67,3 +67,34 @@ def test_the_operators_are_those_of_a_forward_without_gradients(forward: str, dt
 
     assert without_gradients.operators == inference.operators
     assert without_gradients.operators
+
+
+@torch.library.custom_op("napkin_composite::gram", mutates_args=())
+def gram(x: torch.Tensor) -> torch.Tensor:
+    """An operator written in Python, of one that torch decomposes."""
+    return torch.matmul(x, x.transpose(1, 2)).clone()
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_an_operator_written_in_python_shows_what_it_runs(mode: Callable[[], Any], dtype: torch.dtype | None) -> None:
+    """Its operators, and the dtype of its result, are those of the same function called by itself."""
+    with mode(), torch.autocast("cpu", dtype, enabled=dtype is not None):
+        alone = gram(X).dtype
+        with Seen() as whole:
+            inside = gram(X).dtype
+        with torch.no_grad(), Seen() as plain:
+            gram._init_fn(X)
+
+    assert alone == inside
+    assert plain.operators == whole.operators
+    assert plain.operators
+
+
+def test_an_operator_whose_cost_a_rule_states_is_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule counts all that runs inside it."""
+    monkeypatch.setattr("calc.experiment.composite_operators.STATED", {"napkin_composite.gram.default"})
+    with Seen() as seen:
+        gram(X)
+
+    assert [("napkin_composite.gram.default", "torch.float32")] == seen.operators
