@@ -58,8 +58,8 @@ def _implementation(func: Any, args: Any) -> Callable[..., Any]:
     """The function that implements ``func`` on the device of its arguments."""
     definition = custom_operators[func.name()]
     device = next((x.device.type for x in args if isinstance(x, torch.Tensor)), None)
-    implementations = definition._backend_fns
-    return implementations.get(device) or implementations.get(None) or definition._init_fn
+    implementations: dict[str | None, Callable[..., Any]] = definition._backend_fns
+    return implementations.get(device, implementations.get(None, definition._init_fn))
 
 
 @contextmanager

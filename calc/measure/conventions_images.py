@@ -124,6 +124,8 @@ def _grid_sample_backward(axes: int) -> Count:
 IMAGES: dict[str, Count] = {
     **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (2, 3)},
     **{f"max_pool{n}d_with_indices_backward": _sources for n in (2, 3)},
+    **{f"fractional_max_pool{n}d": _max_pool(n) for n in (2, 3)},
+    **{f"fractional_max_pool{n}d_backward": _sources for n in (2, 3)},
     **{f"avg_pool{n}d": _average_pool(n) for n in (2, 3)},
     **{f"avg_pool{n}d_backward": _average_pool_backward(n) for n in (2, 3)},
     **{f"_adaptive_avg_pool{n}d": _adaptive_average(n) for n in (2, 3)},

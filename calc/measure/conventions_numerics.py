@@ -96,18 +96,26 @@ def _pairs(args: Args) -> tuple[int, int]:
     return math.prod(batch) * int(x.shape[-2]) * int(y.shape[-2]), int(x.shape[-1])
 
 
+def _own_pairs(args: Args) -> tuple[int, int]:
+    """(pairs of two rows, elements of each row)."""
+    rows, width = (int(size) for size in args["self"].shape)
+    return rows * (rows - 1) // 2, width
+
+
 def _distance(args: Args, outputs: Any) -> int:
-    pairs, width = _pairs(args)
+    args = {"p": 2, **args}
+    pairs, width = _own_pairs(args) if "self" in args else _pairs(args)
     power = 0 if args["p"] in (0, float("inf")) else pairs * width
     root = 0 if args["p"] in (0, 1, float("inf")) else pairs
     return pairs * width + power + reduced(pairs * width, pairs) + root
 
 
 def _distance_backward(args: Args, outputs: Any) -> int:
-    pairs, width = _pairs(args)
+    rows = 2 if "self" in args else 1  # that a pair of rows adds to
+    pairs, width = _own_pairs(args) if "self" in args else _pairs(args)
     if args["p"] == 1:
-        return 3 * pairs * width
-    return pairs + (3 if args["p"] == 2 else 5) * pairs * width
+        return (2 + rows) * pairs * width
+    return pairs + ((2 if args["p"] == 2 else 4) + rows) * pairs * width
 
 
 def _fourier(args: Args, outputs: Any) -> int:
@@ -195,12 +203,14 @@ NUMERICS: dict[str, Count] = {
     "_embedding_bag_backward": _bag_backward,
     "_embedding_bag_per_sample_weights_backward": _bag_weights_backward,
     "put": _put,
-    "angle": lambda args, outputs: results(outputs),
+    **dict.fromkeys(("angle", "polygamma", "_standard_gamma_grad", "_dirichlet_grad"), lambda args, outputs: results(outputs)),
     "rrelu_with_noise": lambda args, outputs: results(outputs),
     "multi_margin_loss_backward": _multi_margin_backward,
     "multilabel_margin_loss_backward": _multilabel_margin_backward,
     "_cdist_forward": _distance,
     "_cdist_backward": _distance_backward,
+    "_pdist_forward": _distance,
+    "_pdist_backward": _distance_backward,
     "_trilinear": lambda args, outputs: terms_of_product(args),
     "linalg_solve_triangular": _triangular,
     "linalg_lu_factor_ex": _lu,

@@ -33,7 +33,7 @@ _MATMUL_LIKE = re.compile(
     r"|(^|_)(add)?(v?dot|mv)(_|$)|linalg|cholesky|solve|geqrf|orm?qr|householder|cdist|euclidean"
 )
 # Names that match but do no matmul: pointwise parts of cells, interpolation, norms, checks.
-_NOT_MATMUL = re.compile(r"^_thnn_fused_|^_?upsample_|^hamming_window$|^_?linalg_(check_errors|cross|vector_norm|_powsum)|^_cdist_|^glu")
+_NOT_MATMUL = re.compile(r"^_thnn_fused_|^_?upsample_|^hamming_window$|^_?linalg_(check_errors|cross|vector_norm|_powsum)|^_[cp]dist_|^glu")
 
 
 def _dot(a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:

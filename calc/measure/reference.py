@@ -113,7 +113,8 @@ SHAPE_ONLY: dict[str, frozenset[str]] = {
             " new_empty new_empty_strided new_zeros new_ones new_full"
             " nll_loss_backward nll_loss2d_backward max_pool2d_with_indices_backward avg_pool2d_backward"
             " max_pool3d_with_indices_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward"
-            " adaptive_max_pool2d_backward adaptive_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward"
+            " adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward"
+            " fractional_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward"
             " reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward"
         ),
         names("self"),

@@ -37,6 +37,7 @@ free(
     *_aten("bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not.default all.default all.dim any.default any.dim"),
     "aten._is_all_true.default",
     "aten._is_any_true.default",
+    *_aten("all.dims any.dims bitwise_left_shift.Tensor bitwise_right_shift.Tensor signbit.default"),
     because="combines truth values: no arithmetic",
     moves=True,
 )
@@ -51,7 +52,7 @@ free(*_aten("floor.default ceil.default round.default trunc.default"), because="
 
 
 free(
-    *_aten("cummax.default cummin.default kthvalue.default median.default median.dim mode.default"),
+    *_aten("cummax.default cummin.default kthvalue.default median.default median.dim nanmedian.default nanmedian.dim mode.default"),
     *_aten("bucketize.Tensor isin.Tensor_Tensor"),
     because="orders elements or finds their positions by comparing them: no arithmetic",
     moves=True,

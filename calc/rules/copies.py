@@ -6,6 +6,25 @@ from calc.rules.registry import Cost, Operator, free, rule
 from calc.rules.shapes import each, whole
 
 free("aten.clone.default", "aten._to_copy.default", because="copies or casts every element: no arithmetic", moves=True)
+free(
+    "aten.alias_copy.default",
+    "aten.as_strided_copy.default",
+    "aten.diagonal_copy.default",
+    "aten.expand_copy.default",
+    "aten.narrow_copy.default",
+    "aten.permute_copy.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.squeeze_copy.default",
+    "aten.squeeze_copy.dim",
+    "aten.t_copy.default",
+    "aten.transpose_copy.int",
+    "aten.unbind_copy.int",
+    "aten.unfold_copy.default",
+    "aten.unsqueeze_copy.default",
+    "aten.view_copy.default",
+    because="copies the elements of a view: no arithmetic",
+    moves=True,
+)
 free("aten.cat.default", "aten.stack.default", because="copies its arguments side by side: no arithmetic", moves=True)
 free(
     "aten.constant_pad_nd.default",

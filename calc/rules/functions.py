@@ -26,6 +26,12 @@ TABLE = (
         ("|a|, to find infinities", "a ≠ ∞ and a is a number", "a − b", "exp(−|a − b|)", "log(1 + …)", "max(a, b) + log(…)"),
         REFS + "logaddexp",
     ),
+    Pointwise(
+        "logaddexp2.default",
+        "y = log₂(2ᵃ + 2ᵇ)",
+        ("min(a, b) − max(a, b)", "2^(min − max)", "log(1 + …)", "1/log 2 · log(1 + …)", "max(a, b) + …"),
+        REFS + "logaddexp2",
+    ),
     Pointwise("special_entr.default", "y = −x log x", ("−x", "log x", "−x log x"), REFS + "special.entr"),
     Pointwise("copysign.Tensor", "y = |a| with b's sign", ("|a|", "−|a|", "|a|, a second time"), REFS + "copysign"),
     Pointwise("_prelu_kernel.default", "y = x, or w · x where x ≤ 0", ("w · x",), DECOMPOSITION + "_prelu_kernel"),
@@ -45,6 +51,15 @@ TABLE = (
     Pointwise("rrelu_with_noise_backward.default", "dx = r dy", ("r dy",), DECOMPOSITION + "rrelu_with_noise_backward"),
     Pointwise("i0.default", "y = I₀(x), Bessel's", ("I₀(x)",), REFS + "i0"),
     Pointwise("special_i1.default", "y = I₁(x), Bessel's", ("I₁(x)",), REFS + "special.i1"),
+    Pointwise("special_i0e.default", "y = exp(−|x|) I₀(x)", ("exp(−|x|) I₀(x)",), REFS + "special.i0e"),
+    Pointwise("special_i1e.default", "y = exp(−|x|) I₁(x)", ("exp(−|x|) I₁(x)",), REFS + "special.i1e"),
+    Pointwise("special_bessel_j0.default", "y = J₀(x), Bessel's", ("J₀(x)",), REFS + "special.bessel_j0"),
+    Pointwise("special_bessel_j1.default", "y = J₁(x), Bessel's", ("J₁(x)",), REFS + "special.bessel_j1"),
+    Pointwise("special_spherical_bessel_j0.default", "y = sin(x)/x, Bessel's", ("sin(x)/x",), REFS + "special.spherical_bessel_j0"),
+    Pointwise("special_ndtri.default", "y = Φ⁻¹(x)", ("Φ⁻¹(x)",), REFS + "special.ndtri"),
+    Pointwise("special_zeta.default", "y = ζ(a, b), Hurwitz's", ("ζ(a, b)",), REFS + "special.zeta"),
+    Pointwise("igamma.default", "y = P(a, b), the regularized incomplete gamma function", ("P(a, b)",), REFS + "igamma"),
+    Pointwise("igammac.default", "y = 1 − P(a, b), of the incomplete gamma function P", ("1 − P(a, b)",), REFS + "igammac"),
     Pointwise("special_erfcx.default", "y = exp(x²) erfc x", ("erfcx x",), REFS + "special.erfcx"),
     Pointwise(
         "special_log_ndtr.default",
@@ -82,7 +97,15 @@ free(
     moves=True,
 )
 free("aten.complex.default", because="puts two real tensors side by side: no arithmetic", moves=True)
-free("aten.ceil_.default", "aten.floor_.default", because="rounds, which is a cast: no arithmetic", moves=True)
+free(
+    "aten.ceil_.default",
+    "aten.floor_.default",
+    "aten.round.decimals",
+    "aten.frexp.Tensor",
+    "aten.nextafter.default",
+    because="rounds or reads the parts of a number, which is a cast: no arithmetic",
+    moves=True,
+)
 
 
 @rule(
@@ -98,6 +121,27 @@ def xlog1py(op: Operator) -> Cost:
 @rule("aten.angle.default", statement="y = arg x", source="one operation per element", shapes="x (*) → y (*).")
 def angle(op: Operator) -> Cost:
     return Cost(elementwise=(each("arg x", op.out.shape),))
+
+
+@rule(
+    "aten.polygamma.default",
+    statement="y = ψ⁽ⁿ⁾(x), a derivative of digamma",
+    source="one operation per element",
+    shapes="x (*) → y (*).",
+)
+def polygamma(op: Operator) -> Cost:
+    return Cost(elementwise=(each("ψ⁽ⁿ⁾(x)", op.out.shape),))
+
+
+@rule(
+    "aten._standard_gamma_grad.default",
+    "aten._dirichlet_grad.default",
+    statement="∂y/∂a of a sample y of the gamma or Dirichlet distribution with parameter a",
+    source="one operation per element",
+    shapes="y, a and, of Dirichlet's, their total (*) → ∂y/∂a (*).",
+)
+def gradient_of_sample(op: Operator) -> Cost:
+    return Cost(elementwise=(each("∂y/∂a", op.out.shape),))
 
 
 @rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", reference=DECOMPOSITION + "ldexp", shapes="a and b broadcast to (*) → y (*).")

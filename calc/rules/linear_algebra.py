@@ -227,7 +227,10 @@ def _pairs(op: Operator) -> tuple[tuple[Factor, ...], Factor]:
     shapes="x (*, m, q), y (*, n, q) → d (*, m, n).",
 )
 def distance(op: Operator) -> Cost:
-    (pairs, width), order = _pairs(op), float(op.value("p"))
+    return _distances(*_pairs(op), float(op.value("p")))
+
+
+def _distances(pairs: tuple[Factor, ...], width: Factor, order: float) -> Cost:
     powers = order not in (0.0, math.inf)
     return Cost(
         elementwise=(
@@ -240,17 +243,41 @@ def distance(op: Operator) -> Cost:
 
 
 @rule(
+    "aten._pdist_forward.default",
+    statement="d[i,j] = (Σ |x[i] − x[j]|ᵖ)^(1/p) for i < j",
+    source="the definition, operation by operation",
+    shapes="x (m, q) → d (m(m − 1)/2).",
+)
+def own_distance(op: Operator) -> Cost:
+    return _distances(op.out.shape, op.shape("self")[-1], float(op.value("p", 2)))
+
+
+@rule(
     "aten._cdist_backward.default",
     statement="dx[i] = Σⱼ dd (x − y)|x − y|ᵖ⁻² / dᵖ⁻¹",
     source="the derivative, operation by operation; for the sum of sizes (p = 1) only signs",
     shapes="dd (*, m, n), x (*, m, q), y (*, n, q), d (*, m, n) → dx (*, m, q).",
 )
 def distance_backward(op: Operator) -> Cost:
-    (pairs, width), order = _pairs(op), float(op.value("p"))
-    each_element = ("x − y", "dd sign" if order == 1 else "(x − y) dd / d", "dx += …")
+    return _gradients_of_distances(*_pairs(op), float(op.value("p")), ("dx += …",))
+
+
+def _gradients_of_distances(pairs: tuple[Factor, ...], width: Factor, order: float, added: tuple[str, ...]) -> Cost:
+    each_element = ("x − y", "dd sign" if order == 1 else "(x − y) dd / d", *added)
     powers = () if order in (1.0, 2.0) else ("|x − y|ᵖ⁻²", "· |x − y|ᵖ⁻²")
     divided = () if order == 1 else (each("dd / dᵖ⁻¹", pairs),)
     return Cost(elementwise=(*divided, *(term(name, *pairs, width) for name in (*each_element, *powers))))
+
+
+@rule(
+    "aten._pdist_backward.default",
+    statement="dx[i] += dd (x[i] − x[j])|x[i] − x[j]|ᵖ⁻² / dᵖ⁻¹, and dx[j] −= the same, for i < j",
+    source="the derivative, operation by operation; for the sum of sizes (p = 1) only signs",
+    shapes="dd (m(m − 1)/2), x (m, q), d of dd's shape → dx (m, q).",
+)
+def own_distance_backward(op: Operator) -> Cost:
+    dd = op.shape("grad")
+    return _gradients_of_distances(dd, op.shape("self")[-1], float(op.value("p")), ("dx[i] += …", "dx[j] −= …"))
 
 
 @rule(

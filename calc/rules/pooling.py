@@ -23,6 +23,8 @@ def _window(op: Operator) -> int:
 @rule(
     "aten.max_pool2d_with_indices.default",
     "aten.max_pool3d_with_indices.default",
+    "aten.fractional_max_pool2d.default",
+    "aten.fractional_max_pool3d.default",
     statement="y = max x over each window, and its position",
     source=REDUCTION,
     convention=CONVENTION,
@@ -37,6 +39,8 @@ def max_pool(op: Operator) -> Cost:
     "aten.max_pool3d_with_indices_backward.default",
     "aten.adaptive_max_pool2d_backward.default",
     "aten.adaptive_max_pool3d_backward.default",
+    "aten.fractional_max_pool2d_backward.default",
+    "aten.fractional_max_pool3d_backward.default",
     statement="dx[position[i]] += dy[i]",
     reference="torch._decomp.decompositions.max_pool2d_with_indices_backward",
     elementwise=GATHERED,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from calc.errors import NapkinError
-from calc.rules.registry import Cost, Operator, Term, rule, term
+from calc.rules.registry import Cost, Operator, Term, View, rule, term
 from calc.rules.shapes import each, reducing, reductions, split
 
 REDUCTION = "a reduction of n elements is n − 1 operations"
@@ -117,19 +118,37 @@ def logsumexp(op: Operator) -> Cost:
     shapes="x (*) → y (* without dim). Order p = 2 unless given.",
 )
 def vector_norm(op: Operator) -> Cost:
-    shape, dims, order = op.shape("self"), op.value("dim"), float(op.value("ord", 2))
-    remaining, reduced = split(shape, dims)
+    return Cost(elementwise=_norm(op.tensor("self"), op.value("dim"), float(op.value("ord", 2))))
+
+
+def _norm(x: View, dims: Any, order: float) -> tuple[Term, ...]:
+    """The addends of the norms of that order over ``dims``."""
+    remaining, reduced = split(x.shape, dims)
     if order == 0:
-        return Cost(elementwise=(reducing("Σ [x ≠ 0]", shape, dims),))
+        return (reducing("Σ [x ≠ 0]", x.shape, dims),)
     if math.isinf(order):
-        return Cost(elementwise=(each("|x|", shape), reducing("max |x|", shape, dims)))
+        return (each("|x|", x.shape), reducing("max |x|", x.shape, dims))
     if math.prod(reduced) == 1:
-        return Cost(elementwise=(each("|x|", shape),))
-    real = not op.tensor("self").dtype.startswith("complex")
-    size = () if order % 2 == 0 and real else (each("|x|", shape),)
-    power = () if order == 1 else (each("|x|ᵖ", shape),)
+        return (each("|x|", x.shape),)
+    real = not x.dtype.startswith("complex")
+    size = () if order % 2 == 0 and real else (each("|x|", x.shape),)
+    power = () if order == 1 else (each("|x|ᵖ", x.shape),)
     root = () if order == 1 else (each("(…)^(1/p)", remaining),)
-    return Cost(elementwise=(*size, *power, reducing("Σ |x|ᵖ", shape, dims), *root))
+    return (*size, *power, reducing("Σ |x|ᵖ", x.shape, dims), *root)
+
+
+@rule(
+    "aten.renorm.default",
+    statement="y[i] = x[i] min(1, c/‖x[i]‖) for every slice x[i] along dim",
+    reference="torch._refs.renorm",
+    shapes="x (*) → y (*).",
+)
+def renorm(op: Operator) -> Cost:
+    shape = op.shape("self")
+    axis = op.value("dim") % len(shape)
+    norms = _norm(op.tensor("self"), [d for d in range(len(shape)) if d != axis], float(op.value("p")))
+    factors = (term(name, shape[axis]) for name in ("‖x[i]‖ + ε", "1/(‖x[i]‖ + ε)", "c/(‖x[i]‖ + ε)"))
+    return Cost(elementwise=(*norms, *factors, each("x[i] c/(…)", shape)))
 
 
 @rule(
@@ -185,6 +204,7 @@ def extrema(op: Operator) -> Cost:
 @rule(
     "aten.nansum.default",
     "aten.count_nonzero.default",
+    "aten.count_nonzero.dim_IntList",
     statement="y = Σ x without NaN, or of [x ≠ 0]",
     source=REDUCTION,
     shapes="x (*) → y (* without dim).",

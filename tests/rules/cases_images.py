@@ -37,6 +37,20 @@ def _adaptive_max_backward(*small: int) -> Case:
     return call(torch.rand_like(y), x, positions)
 
 
+def _fractional(*space: int) -> Case:
+    return call(r(2, 3, *space), [2] * len(space), [3] * len(space), torch.rand(2, 3, len(space)))
+
+
+def _fractional_backward(*space: int) -> Case:
+    given = _fractional(*space)
+    y, positions = getattr(aten, f"fractional_max_pool{len(space)}d")(*given.args)
+    return call(torch.rand_like(y), given.args[0], [2] * len(space), [3] * len(space), positions)
+
+
+add("fractional_max_pool2d.default", lambda: _fractional(7, 11))
+add("fractional_max_pool3d.default", lambda: _fractional(7, 11, 5))
+add("fractional_max_pool2d_backward.default", lambda: _fractional_backward(7, 11))
+add("fractional_max_pool3d_backward.default", lambda: _fractional_backward(7, 11, 5))
 add("adaptive_max_pool2d_backward.default", lambda: _adaptive_max_backward(3, 5))
 add("adaptive_max_pool3d_backward.default", lambda: _adaptive_max_backward(3, 5, 2))
 add("max_unpool2d.default", lambda: call(r(2, 3, 4, 5), torch.arange(20).expand(2, 3, 20).reshape(2, 3, 4, 5), [7, 11]))

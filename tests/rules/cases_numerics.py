@@ -17,6 +17,18 @@ add(
     " isneginf.default",
     lambda: call(r(2, 3, 5)),
 )
+add(
+    "special_i0e.default special_i1e.default special_bessel_j0.default special_bessel_j1.default special_spherical_bessel_j0.default"
+    " signbit.default frexp.Tensor",
+    lambda: call(r(2, 3, 5)),
+)
+add("special_ndtri.default", lambda: call(torch.rand(2, 3, 5)))
+add("round.decimals", lambda: call(r(2, 3, 5), decimals=1))
+add("polygamma.default", lambda: call(1, r(2, 3, 5)))
+add("igamma.default igammac.default special_zeta.default logaddexp2.default nextafter.default", lambda: call(r(2, 3, 5), r(5) + 1))
+add("_standard_gamma_grad.default", lambda: call(r(3, 5), r(3, 5)))
+add("_dirichlet_grad.default", lambda: call(torch.rand(3, 5), r(3, 5), r(3, 5) + 2))
+add("bitwise_left_shift.Tensor bitwise_right_shift.Tensor", lambda: call(ints(7, 3, 5), ints(3, 5)))
 add("i0.default special_i1.default special_erfcx.default special_log_ndtr.default", lambda: call(r(2, 3, 5)))
 add("acosh.default", lambda: call(r(2, 3, 5) + 1))
 add("atanh.default erfinv.default", lambda: call(torch.rand(2, 3, 5)))
@@ -107,7 +119,10 @@ add("cummax.default cummin.default", lambda: call(r(3, 5), 1))
 add("norm.ScalarOpt_dim", lambda: call(r(2, 3, 5), 2, [1]), lambda: call(r(2, 3, 5), 2, [0, 2], True))
 add("dist.default", lambda: call(r(2, 3, 5), r(2, 3, 5)))
 add("aminmax.default", lambda: call(r(2, 3, 5), dim=1), lambda: call(r(2, 3, 5)))
-add("nansum.default count_nonzero.default", lambda: call(r(2, 3, 5)))
+add("nansum.default count_nonzero.default nanmedian.default", lambda: call(r(2, 3, 5)))
+add("count_nonzero.dim_IntList", lambda: call(r(2, 3, 5), [1]), lambda: call(r(2, 3, 5), [0, -1]))
+add("nanmedian.dim", lambda: call(r(2, 3, 5), 1))
+add("renorm.default", *(lambda p=p, dim=dim: call(r(2, 3, 5), p, dim, 0.5) for p, dim in ((2, 0), (1.0, 1), (3.0, -1))))
 add("std_mean.correction", lambda: call(r(2, 3, 5), [1]))
 add("trace.default", lambda: call(r(5, 5)))
 add("kthvalue.default", lambda: call(r(3, 5), 2))
@@ -147,6 +162,11 @@ add("eye.m", lambda: call(3, 5))
 add("tril_indices.default triu_indices.default", lambda: call(3, 5))
 add("normal.float_float", lambda: call(0.0, 1.0, [3, 5]))
 add("normal.Tensor_float", lambda: call(r(3, 5), 1.0))
+add("normal.float_Tensor", lambda: call(1.0, r(3, 5)))
+add("normal.Tensor_Tensor", lambda: call(r(3, 5), r(3, 5)))
+add("randint_like.low_dtype", lambda: call(r(3, 5), 2, 7))
+add("geometric_.default", lambda: call(r(3, 5), 0.25))
+add("cauchy_.default log_normal_.default", lambda: call(r(3, 5)))
 add("bernoulli.default", lambda: call(torch.rand(3, 5)))
 add("bernoulli.p", lambda: call(r(3, 5), 0.25))
 add("poisson.default", lambda: call(r(3, 5)))
@@ -221,6 +241,8 @@ for _kind in (0, 1, 2):
 # -- distances: 3 rows and 7 rows of 5 ----------
 
 add("_cdist_forward.default", *(lambda p=p: call(r(2, 3, 5), r(2, 7, 5), p, None) for p in (1.0, 2.0, 3.0, float("inf"))))
+add("_pdist_forward.default", *(lambda p=p: call(r(5, 7), p) for p in (1.0, 2.0, 3.0, float("inf"))), lambda: call(r(5, 7)))
+add("_pdist_backward.default", *(lambda p=p: call(r(10), r(5, 7), p, r(10)) for p in (1.0, 2.0, 3.0)))
 add("_cdist_backward.default", *(lambda p=p: call(r(2, 3, 7), r(2, 3, 5), r(2, 7, 5), p, r(2, 3, 7)) for p in (1.0, 2.0, 3.0)))
 # One product of 3 x (5 + 2) and (5 + 2) x 7.
 add("_euclidean_dist.default", lambda: Case((r(2, 3, 5), r(2, 7, 5)), matmul=2 * 2 * 3 * 7 * 7))

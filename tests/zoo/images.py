@@ -102,6 +102,8 @@ for n, (convolution, transposed) in CONVOLUTIONS.items():
         ],
     )
     adaptive = [getattr(nn, f"Adaptive{kind}Pool{n}d") for kind in ("Max", "Avg")]
+    if n > 1:
+        images(f"fractional pooling, {n}d", n, [lambda s, n=n: getattr(nn, f"FractionalMaxPool{n}d")(2, output_size=3)])
     images(f"adaptive pooling, {n}d", n, [lambda s, P=P, m=m: P(m) for P in adaptive for m in (1, 3)])
     images(
         f"interpolation to nearest, {n}d",

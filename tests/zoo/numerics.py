@@ -34,7 +34,16 @@ operators(
     lambda w: [torch.special.i0(w), torch.special.erfcx(w), torch.special.log_ndtr(w), torch.linalg.cross(w[:, :3], w[:, 1:4])],
     lambda w: [F.hardshrink(w), F.softshrink(w), F.threshold(w, 0.1, 0.2), F.threshold(w.clone(), 0.1, 0.2, inplace=True)],
     lambda w: [F.rrelu(w, training=True), w.nan_to_num(), w.clone().tril_(), w.clone().triu_()],
-    *unlearned(*each_of("digamma"), *in_place("ceil floor")),
+    lambda w: [torch.digamma(w + 1), torch.polygamma(1, w + 1), w.renorm(2, 0, 0.5)],
+    lambda w: [torch.special.i0e(w), torch.special.i1e(w), torch.special.ndtri(w / 2 + 0.1)],
+    *unlearned(*in_place("ceil floor")),
+    *unlearned(*(getattr(torch.special, f) for f in ("bessel_j0", "bessel_j1", "spherical_bessel_j0"))),
+    *unlearned(lambda w: [torch.round(w, decimals=1), torch.frexp(w)[0], torch.signbit(w) * w]),
+)
+operators(
+    "samples with gradients",
+    lambda w: [torch.distributions.Gamma(w + 1, w + 1, validate_args=False).rsample()],
+    lambda w: [torch.distributions.Dirichlet(w + 1, validate_args=False).rsample()],
 )
 operators(
     "rarer functions of two",
@@ -43,6 +52,8 @@ operators(
     lambda w, v: torch.ldexp(w, (4 * v).int()),
     lambda w, v: F.prelu(w, v),
     lambda w, v: torch.polar(w, w.detach()).abs(),
+    lambda w, v: torch.logaddexp2(w, v),
+    *unlearned(*(getattr(torch, f) for f in ("igamma", "igammac", "nextafter")), torch.special.zeta),
     lambda w, v: torch.complex(w, w.detach()).abs(),
     *unlearned(lambda w, v: torch.complex(w, w).angle()),
     inputs=row,
@@ -50,6 +61,8 @@ operators(
 )
 operators(
     "rarer truth values",
+    lambda w, a, b: [torch.bitwise_left_shift(a.int(), b.int()) * w, torch.bitwise_right_shift(a.int(), b.int()) * w],
+    lambda w, a, b: [a.any((0, 1)) * w, a.all((0, 1)) * w, torch.count_nonzero(a, 1) * w.sum(1), torch.count_nonzero(a, (0, 1)) * w],
     lambda w, a, b: [a.clone().bitwise_and_(b), a.clone().bitwise_or_(b), a.clone().logical_not_(), torch.isposinf(w), torch.isneginf(w)],
     inputs=lambda s: (torch.rand(s.m, s.n) < 0.5, torch.rand(s.m, s.n) < 0.5),
     dims={"m": 5, "n": 7},
@@ -67,6 +80,7 @@ operators(
     ],
     lambda w: [*torch.std_mean(w, 1), *_extremes(w)],
     lambda w: [w.median(), w.median(1)[0], w.kthvalue(2, 1)[0], w.mode(1)[0], w * torch.count_nonzero(w)],
+    lambda w: [w.nanmedian(), w.nanmedian(1)[0]],
 )
 operators("traces", lambda w: torch.trace(w), w="m m", dims={"m": 5}, other={"m": 13})
 operators(
@@ -90,6 +104,10 @@ operators(
     lambda w: w * torch.normal(0.0, 1.0, (w.shape[1],)),
     *unlearned(
         lambda w: torch.normal(w, 1.0),
+        lambda w: torch.normal(1.0, w),
+        lambda w: torch.distributions.Normal(w, w + 1, validate_args=False).sample(),
+        lambda w: torch.randint_like(w, 2, 7),
+        lambda w: [w.geometric_(0.25), w.cauchy_(), w.log_normal_()],
         torch.bernoulli,
         torch.poisson,
         lambda w: torch._standard_gamma(w.t()).view(-1),
@@ -398,6 +416,7 @@ operators(
     "distances",
     *(lambda w, v, p=p: torch.cdist(w, v, p) for p in (1.0, 2.0, 3.0)),
     lambda w, v: torch.cdist(w, v, compute_mode="use_mm_for_euclid_dist"),
+    *(lambda w, v, p=p: F.pdist(w, p) for p in (1.0, 2.0, 3.0)),
     inputs=other_rows,
 )
 

@@ -434,6 +434,14 @@ operators(
     lambda w: [torch.cat([w, w]), torch.stack([w, w]), F.pad(w, (1, 2)), w.flip(0), w.roll(1, 0), w.repeat(2, 2), w.double()],
     lambda w: [w[1:3], w[2], w.diagonal(), torch.slice_scatter(w, w[:-1], 0, 1), torch.select_scatter(w, w[1], 0, 2)],
 )
+operators(
+    "copies of views",
+    lambda w: [torch.alias_copy(w), torch.as_strided_copy(w, (2, 2), (1, 1)), torch.diagonal_copy(w), torch.t_copy(w)],
+    lambda w: [torch.expand_copy(w, (2, *w.shape)), torch.narrow_copy(w, 0, 1, 2), torch.permute_copy(w, (1, 0))],
+    lambda w: torch.view_copy(w, (w.numel(),)),
+    lambda w: [torch.squeeze_copy(w[:1]), torch.squeeze_copy(w[:1], 0), torch.unsqueeze_copy(w, 0), torch.transpose_copy(w, 0, 1)],
+    lambda w: [torch.unbind_copy(w)[0], torch.unfold_copy(w, 0, 2, 1), torch.split_with_sizes_copy(torch.cat([w, w]), [w.shape[0]] * 2)[1]],
+)
 PARTS = (torch.split_with_sizes, torch.unsafe_split_with_sizes)
 operators(
     "views",

@@ -39,6 +39,8 @@ _PLAIN = frozenset(
         aten.isin.Tensor_Scalar,
         aten.poisson.default,
         aten._standard_gamma.default,
+        aten.normal.Tensor_Tensor,
+        aten.normal.float_Tensor,
         aten.baddbmm.default,
     }
 )

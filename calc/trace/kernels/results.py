@@ -189,6 +189,12 @@ def _one_truth(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty((), dtype=torch.bool)
 
 
+def _pooled(x: torch.Tensor, kernel: Sequence[int], output_size: Sequence[Any], _: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``fractional_max_pool3d``: the largest element of each window, and its position."""
+    y = x.new_empty((*x.shape[: -len(kernel)], *output_size))
+    return y, y.new_empty(y.shape, dtype=torch.int64)
+
+
 RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._is_all_true.default: _one_truth,
     torch.ops.aten._is_any_true.default: _one_truth,
@@ -217,6 +223,16 @@ RESULTS: dict[Any, Callable[..., Any]] = {
         (torch.ops.aten._ctc_loss_backward.default, torch.ops.aten._ctc_loss_backward.Tensor),
         lambda _, log_probs, *__: log_probs.new_empty(log_probs.shape),
     ),
+    **dict.fromkeys(
+        (torch.ops.aten._sample_dirichlet.default, torch.ops.aten._dirichlet_grad.default, torch.ops.aten._standard_gamma_grad.default),
+        lambda x, *_: x.new_empty(x.shape),
+    ),
+    torch.ops.aten.fractional_max_pool3d.default: _pooled,
+    **dict.fromkeys(
+        (torch.ops.aten.fractional_max_pool2d_backward.default, torch.ops.aten.fractional_max_pool3d_backward.default),
+        lambda _, x, *__: x.new_empty(x.shape),
+    ),
+    torch.ops.aten.diagonal_copy.default: lambda x, *places, **named: x.new_empty(x.diagonal(*places, **named).shape),
     torch.ops.aten.trace.default: lambda x: x.new_empty(()),
     torch.ops.aten.addbmm.default: lambda x, a, b, **_: a.new_empty((a.shape[1], b.shape[2])),
     torch.ops.aten.cholesky_solve.default: lambda b, *_: _columns_first(b),

@@ -31,8 +31,8 @@ from tests.capacity.questions.asked import RUN, refusal
     ("training-time", {**RUN, "gpu": "a100 80GB"}, "unknown accelerator 'a100 80GB': did you mean a100-sxm-80 or a100-pcie-80?"),
     ("training-time", {**RUN, "chips": 64}, "training-time has no key 'chips': did you mean gpus? Its keys: napkin list questions"),
     ("cache", {"model": "gpt2", "memory": "1GB"}, "cache has no key 'memory': use one of layers, kv-heads, head-width, "),
-    ("mfu", {"model": "llama3-70b", "gpu": "h100-sxm"}, "mfu has no key 'model': use one of flops, seconds, gpus, gpu-hours, peak, rate, achieved,"
-     " mfu, gpu, dtype, sparse, hardware, solve. All given keys are keys of training-mfu"),
+    ("mfu", {"model": "llama3-70b", "gpu": "h100-sxm"}, "mfu has no key 'model': use one of flops, seconds, gpus, gpu-hours, peak, rate,"
+     " achieved, mfu, gpu, dtype, sparse, hardware, solve. All given keys are keys of training-mfu"),
     ("sharding", {"parameters": "7e9", "dp": 64}, "sharding has no key 'dp': did you mean data? Its keys: napkin list questions sharding"),
     ("training-time", {**RUN, "gpu": "RTX-4090"}, "unknown accelerator 'RTX-4090': did you mean rtx4090?"),
     ("ridge-point", {"gpu": "v100-sxm2-32"},
