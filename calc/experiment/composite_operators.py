@@ -58,8 +58,8 @@ def _implementation(func: Any, args: Any) -> Callable[..., Any]:
     """The function that implements ``func`` on the device of its arguments."""
     definition = custom_operators[func.name()]
     device = next((x.device.type for x in args if isinstance(x, torch.Tensor)), None)
-    implementations: dict[str | None, Callable[..., Any]] = definition._backend_fns
-    return implementations.get(device, implementations.get(None, definition._init_fn))
+    by_device: dict[str | None, Callable[..., Any]] = {None: definition._init_fn, **definition._backend_fns}
+    return by_device.get(device, by_device[None])
 
 
 @contextmanager
