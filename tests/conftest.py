@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import resource
@@ -45,13 +46,22 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """What tests leave behind is searched for garbage only after another six GiB, which the quick tests do not reach: a search goes
-    through 20 million objects, mostly traces that tests keep, and takes half a minute."""
-    if _resident() > _searched_at[0] + 6 * 2**30:
+    """What tests leave behind is searched for garbage only above six GiB, which the quick tests do not reach: a search goes through 20
+    million objects, mostly traces that tests keep, and takes half a minute. All tests together keep more than that, and make it again."""
+    if _resident() > max(6 * 2**30, _searched_at[0] + 2**30):
+        _forget()
         gc.unfreeze()
         gc.collect()
         _searched_at[0] = _resident()
     gc.freeze()
+
+
+def _forget() -> None:
+    """Clear what functions of the tests keep of earlier calls."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests."):
+            for function in [value for value in vars(module).values() if isinstance(value, functools._lru_cache_wrapper)]:
+                function.cache_clear()
 
 
 def _resident() -> int:

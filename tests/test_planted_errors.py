@@ -41,7 +41,10 @@ ELSEWHERE = {
     for kind in ("flash", "efficient", "cudnn")
     for way in ("", "_backward")
 }
-UNTRACED = {"aten.lift_fresh.default": "a constant written in Python: tracing takes it as it is, and both sides move nothing for it"}
+UNTRACED = {
+    "aten.lift_fresh.default": "a constant written in Python: tracing takes it as it is, and both sides move nothing for it",
+    "aten.set_.source_Storage_storage_offset": "a tensor read from a file: tracing takes it as it is, and both sides move nothing for it",
+}
 
 HERE = sorted(REGISTRY.rules.keys() - ELSEWHERE.keys())
 

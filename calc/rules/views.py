@@ -25,6 +25,7 @@ free(
     "aten.view_as_complex.default",
     "aten._conj.default",
     "aten.set_.source_Tensor",
+    "aten.set_.source_Storage_storage_offset",
     because="another view of the same elements: none is read or written",
 )
 free(

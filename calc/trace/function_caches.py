@@ -30,7 +30,7 @@ def bypassing_caches() -> Iterator[None]:
     """Context in which a model's functions cache only the calls of this trace. Afterwards neither they nor its tables contain its tensors
     or sizes: a real run would look them up by a number, and another trace would get a foreign tensor."""
     FILES.names()
-    with _of_this_trace(), restored(FILES.tables, _of_a_trace), _importing_outside():
+    with _of_this_trace(), restored(FILES.tables, _of_a_trace), _importing_outside(), _unpickling_outside():
         yield
 
 
@@ -47,6 +47,27 @@ def _importing_outside() -> Iterator[None]:
             original(loader, module)
 
     with replaced(SourceFileLoader, exec_module=outside):
+        yield
+
+
+@contextlib.contextmanager
+def _unpickling_outside() -> Iterator[None]:
+    """Context in which a tensor is unpickled as a constant: torch would load a fake tensor, of no device."""
+    load: Callable[[bytes], Any] = torch.storage._load_from_bytes
+    rebuild: Callable[..., Any] = torch._utils._rebuild_tensor
+
+    def loaded(data: bytes) -> Any:
+        with no_modes():
+            return load(data)
+
+    def rebuilt(storage: Any, *layout: Any) -> Any:
+        if storage._untyped_storage.device.type == "meta":  # of ``torch.load``, which makes fake tensors by itself
+            return rebuild(storage, *layout)
+        with no_modes():
+            made = rebuild(storage, *layout)
+        return torch.ops.aten.lift_fresh.default(made)
+
+    with replaced(torch.storage, _load_from_bytes=loaded), replaced(torch._utils, _rebuild_tensor=rebuilt):
         yield
 
 

@@ -80,6 +80,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._aliasing = aliasing  # whether views are those of real tensors
         self.exchanged: set[str] = set()
         self._view_result: torch.Tensor | None = None
+        self._lifting = False
+        self._stands_for: dict[int, weakref.ref[torch.Tensor]] = {}  # storage of a fake tensor → the real one in whose place it is
         self._zeros_count: Any = 0  # elements of the last zeros: the storage of a gradient of a strided view
         self.owner: dict[int, str] = {}
         self.maker: dict[int, str] = {}
@@ -119,6 +121,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """The result of an operator, which is traced within a phase; values are propagated in any case."""
         if self.phase and func in _AS_NUMBERS:
             refuse_undivided(self.repeats.env)
+        self._lifting = func is _LIFT
         unbacked, out = self._unbacked_result(func, args, kwargs)
         if not unbacked:
             answered, answer = self.constants.answer(func, args)
@@ -343,6 +346,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         entry = self._refs.get(key)
         if entry is not None:
             return entry[0]
+        real = self._stands_for[key]() if key in self._stands_for else None
+        if real is not None:
+            return self.storage(real, module_path)
         index = len(self.nbytes)
         self.nbytes[index] = self.size(untyped.nbytes())
         self.maker[index] = module_path
@@ -353,9 +359,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.owner.setdefault(index, module_path)
         return index
 
+    def same_storage(self, real: torch.Tensor, fake: torch.Tensor) -> bool:
+        """Note that ``fake``, which stands for ``real``, has its storage; not if it is a constant of the step, which is in its place."""
+        if self._lifting:
+            return False
+        self._stands_for[fake.untyped_storage()._cdata] = weakref.ref(real)
+        return True
+
+    def first_of(self, storage: int) -> Tensor:
+        """The first tensor that was traced in a storage."""
+        return next(tensor for tensor in self._tensors.values() if tensor.storage == storage)
+
     def knows(self, value: torch.Tensor) -> bool:
         """Whether an operator has used this tensor's storage. States of random generators, for example, are created without one."""
-        return value.untyped_storage()._cdata in self._refs
+        key = value.untyped_storage()._cdata
+        return key in self._refs or key in self._stands_for
 
     def _freed(self, key: int, index: int, _: Any) -> None:
         self._refs.pop(key, None)

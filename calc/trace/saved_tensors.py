@@ -98,8 +98,7 @@ class SavedTensors:
         return tuple(self._saved)
 
     def _by_closure(self, index: int) -> Saved:
-        made = next(t for op in self._recorder.ops for t in op.outputs if t.storage == index)
-        return Saved(made, self._recorder.maker[index], _BY_CLOSURE)
+        return Saved(self._recorder.first_of(index), self._recorder.maker[index], _BY_CLOSURE)
 
 
 def _saving() -> str:

@@ -37,6 +37,7 @@ from calc.trace.kernels.result_cache import Repeats
 from calc.trace.kernels.view_aliases import aliasing_views
 from calc.trace.model_errors import refusing
 from calc.trace.random_draws import extreme, same_operators
+from calc.trace.real_tensors import of_one_storage, replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
 from calc.trace.source_lines import doing
@@ -177,7 +178,8 @@ def _recording(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats |
         contextlib.redirect_stdout(sys.stderr),
         doing(recorder.where),
         refusing(spec, env),
-        _fake(env),
+        _fake(env) as mode,
+        of_one_storage(mode, recorder.same_storage),
         recorder,
         aliasing_views(recorder.returning_view) if mutates_tracked else contextlib.nullcontext(),
         by_symbols(),
@@ -190,7 +192,7 @@ _READ = (0.7390851332151607, 1234.5)
 
 
 @contextlib.contextmanager
-def _fake(env: SizeEnv | None) -> Iterator[None]:
+def _fake(env: SizeEnv | None) -> Iterator[FakeTensorMode]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     mode.cache_enabled = False  # results of repeated operators are cached already, and torch's keys and checks take longer than the rest
     arithmetic = env.arithmetic if env is not None else {}
@@ -207,7 +209,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         _no_collection(),
         one_thread(),  # only constants are computed
     ):
-        yield
+        yield mode
 
 
 @contextlib.contextmanager
@@ -246,6 +248,7 @@ class _StepRun:
         self.spec = spec
         with hide_tracing.building(), recurrent.sized(), self._overriding():
             module, inputs = module_of(spec, sizes, options.checkpointing), inputs_at(spec, sizes)
+            replace_real_tensors(module)
             if options.kernels == "cuda":
                 on_cuda.refuse_cudnn(module)
             self.module, self.inputs = precision.cast(module, inputs, options.precision)
