@@ -16,7 +16,7 @@ from calc.derive.model_parts import ModelParts, model_parts
 from calc.derive.names import MODEL_INPUT, AddendLabel, WorkKind
 from calc.derive.saved_for import SavedAs, SavedUses
 from calc.graph.step import ITERATION, RECOMPUTED, Op, Size, StepTrace, Tensor, bare_name
-from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of, writes_into_given
+from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.units import Amount, Unit, bytes_of, item_size
 
 Read = Callable[[Size], Any]
@@ -222,10 +222,9 @@ class Accumulator:
 
     def operator(self, op: Op) -> Operator:
         """The operator as rules read it, with sizes as polynomials or integers."""
-        given = op.mutates if writes_into_given(op.name) else ()  # the results
         return Operator(
             op.name,
-            {n: self._size(v) if n in SIZES else self._argument(v) for n, v in op.args if n not in given},
+            {n: self._size(v) if n in SIZES else self._argument(v) for n, v in op.args},
             tuple(self._view(t) for t in op.outputs),
             op.mutates,
         )

@@ -39,6 +39,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "scaled_mm=_scaled_mm",
         "subclasses=_subclasses",
         "sym_log2=_sym_log2",
+        "tensor_utils=_utils",
     ),
     "torch._C": (
         "BelowAutograd=_AutoDispatchBelowADInplaceOrView",

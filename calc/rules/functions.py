@@ -125,12 +125,12 @@ def angle(op: Operator) -> Cost:
 
 @rule(
     "aten.polygamma.default",
-    statement="y = ψ⁽ⁿ⁾(x), a derivative of digamma",
+    statement="y = the n-th derivative of Γ'(x)/Γ(x)",
     source="one operation per element",
     shapes="x (*) → y (*).",
 )
 def polygamma(op: Operator) -> Cost:
-    return Cost(elementwise=(each("ψ⁽ⁿ⁾(x)", op.out.shape),))
+    return Cost(elementwise=(each("n-th derivative of Γ'(x)/Γ(x)", op.out.shape),))
 
 
 @rule(

@@ -139,7 +139,7 @@ def _norm(x: View, dims: Any, order: float) -> tuple[Term, ...]:
 
 @rule(
     "aten.renorm.default",
-    statement="y[i] = x[i] min(1, c/‖x[i]‖) for every slice x[i] along dim",
+    statement="y[i] = x[i] min(1, c/n[i]), n[i] the norm of slice x[i] along dim",
     reference="torch._refs.renorm",
     shapes="x (*) → y (*).",
 )
@@ -147,7 +147,7 @@ def renorm(op: Operator) -> Cost:
     shape = op.shape("self")
     axis = op.value("dim") % len(shape)
     norms = _norm(op.tensor("self"), [d for d in range(len(shape)) if d != axis], float(op.value("p")))
-    factors = (term(name, shape[axis]) for name in ("‖x[i]‖ + ε", "1/(‖x[i]‖ + ε)", "c/(‖x[i]‖ + ε)"))
+    factors = (term(name, shape[axis]) for name in ("n[i] + ε", "1/(n[i] + ε)", "c/(n[i] + ε)"))
     return Cost(elementwise=(*norms, *factors, each("x[i] c/(…)", shape)))
 
 

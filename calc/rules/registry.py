@@ -103,9 +103,10 @@ class Operator:
         return self.outputs[0]
 
     def tensors(self) -> list[tuple[str, View]]:
-        """All tensor arguments, including those in lists, each with its schema name."""
+        """All tensor arguments, including those in lists, each with its schema name; but not those given for the results."""
+        given = self.mutates if writes_into_given(self.name) else ()
         tensors: list[tuple[str, View]] = []
-        for name, value in self.args.items():
+        for name, value in ((name, value) for name, value in self.args.items() if name not in given):
             items = value if isinstance(value, tuple) else (value,)
             tensors += [(name, item) for item in items if isinstance(item, View)]
         return tensors
@@ -182,7 +183,7 @@ class Registry:
         """The entry of ``op``, or None. Without its own entry, an in-place operator (``aten.erf_.default``) costs what the out-of-place one
         does: it reads its argument and writes as many elements (one that touches fewer has its own entry). One with a number argument
         (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, but does not read it. One that writes its result into a given tensor
-        (``aten.mm.out``) costs what it does without."""
+        (``aten.mm.out``) costs what it does without, if it is one that users call: of those that torch calls, some differ."""
         return self.rules.get(op) or self.frees.get(op) or self._alike(op)
 
     def _alike(self, op: str) -> Rule | Free | None:
@@ -190,6 +191,8 @@ class Registry:
         name, _, overload = qualified.partition(".")
         in_place = name.endswith("_") and not name.endswith("__")
         if writes_into_given(op):
+            if name.startswith(("_", "native_")):
+                return None
             without = _GIVEN.get(overload) or overload.removesuffix("out").removesuffix("_") or "default"
             return self.find(f"{library}.{name}.{without}") or (self.find(f"{library}.{name}.Tensor") if without == "default" else None)
         if not in_place and overload not in _BY_NUMBER:

@@ -19,7 +19,7 @@ import torch
 
 from calc.platform.model_files import FILES, attributes, function_of, remembers, restored
 from calc.platform.replaced import replaced
-from calc.platform.torch_private import FakeTensor, no_modes
+from calc.platform.torch_private import FakeTensor, no_modes, tensor_utils
 from calc.trace.recorder import tensors_in
 
 _Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -54,7 +54,7 @@ def _importing_outside() -> Iterator[None]:
 def _unpickling_outside() -> Iterator[None]:
     """Context in which a tensor is unpickled as a constant: torch would load a fake tensor, of no device."""
     load: Callable[[bytes], Any] = torch.storage._load_from_bytes
-    rebuild: Callable[..., Any] = torch._utils._rebuild_tensor
+    rebuild: Callable[..., Any] = tensor_utils._rebuild_tensor
 
     def loaded(data: bytes) -> Any:
         with no_modes():
@@ -67,7 +67,7 @@ def _unpickling_outside() -> Iterator[None]:
             made = rebuild(storage, *layout)
         return torch.ops.aten.lift_fresh.default(made)
 
-    with replaced(torch.storage, _load_from_bytes=loaded), replaced(torch._utils, _rebuild_tensor=rebuilt):
+    with replaced(torch.storage, _load_from_bytes=loaded), replaced(tensor_utils, _rebuild_tensor=rebuilt):
         yield
 
 

@@ -16,6 +16,7 @@ from calc.measure import Measurement, Reading, measure
 from calc.options import Options
 from calc.spec import Spec
 from tests.measure import tiny
+from tests.opaque import NAME, twice
 
 
 def flops(spec: Spec, attention: str = "math") -> Measurement:
@@ -177,14 +178,7 @@ def test_each_kind_of_grouped_product(a: tuple[int, ...], b: tuple[int, ...], of
 
 def test_an_operator_of_another_library_is_not_measured_rather_than_zero() -> None:
     """Nothing is known of what it does inside."""
-
-    @torch.library.custom_op("napkin_test::twice", mutates_args=())
-    def twice(x: Tensor) -> Tensor:
-        return x * 2
-
-    twice.register_autograd(lambda ctx, gradient: gradient * 2)
-
-    _refused(flops(tiny.function(lambda w, _: twice(w).sum(), (3,))), "forward", "napkin_test.twice.default")
+    _refused(flops(tiny.function(lambda w, _: twice(w).sum(), (3,))), "forward", NAME)
 
 
 def test_interpolation_and_pointwise_cells_are_no_matmul() -> None:

@@ -1,5 +1,5 @@
-"""Operators in place, or given a number for a tensor, without a rule of their own: they cost what the operator does that makes a new
-result of tensors.
+"""Operators in place, into given tensors, or of a number for a tensor, without a rule of their own: they cost what the operator does that
+makes a new result of tensors.
 
 All of torch's are enumerated, each with the calls of the other; torch's own count of the call must be the rule's.
 """
@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 from torch.utils import flop_counter
+from torch.utils._pytree import tree_leaves
 
 import calc.rules.families  # noqa: F401  # importing it fills the registry
-from calc.rules.registry import REGISTRY, cost_of
+from calc.rules.registry import REGISTRY, cost_of, writes_into_given
 from tests.rules.cases import CASES
 from tests.rules.operators import Case, Observed, derived, observe, overload
 
@@ -31,8 +32,8 @@ def _operators_in_place() -> Iterator[str]:
                 yield operator
 
 
-def _operators_of_numbers() -> Iterator[str]:
-    """Those of torch that make a new result and are given a number for a tensor, without an entry of their own."""
+def _other_operators() -> Iterator[str]:
+    """Those of torch that are given a number for a tensor, or tensors for their results, without an entry of their own."""
     for name in sorted(name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")):
         packet, _, each = name.partition(".")
         operator = f"aten.{packet}.{each or 'default'}"
@@ -42,7 +43,8 @@ def _operators_of_numbers() -> Iterator[str]:
 
 
 IN_PLACE = [*_operators_in_place()]
-OF_NUMBERS = [*_operators_of_numbers()]
+OF_NUMBERS = [operator for operator in _other_operators() if not writes_into_given(operator)]
+INTO_GIVEN = [operator for operator in _other_operators() if writes_into_given(operator)]
 
 
 def _observed(operator: str) -> Iterator[Observed]:
@@ -78,6 +80,29 @@ def test_an_operator_in_place_costs_what_the_one_with_a_new_result_does(operator
 def test_an_operator_of_a_number_costs_what_the_one_of_tensors_does(operator: str) -> None:
     """The number is no element that is read."""
     seen = [observe(operator, make()) for make in CASES[operator]]
+
+    assert seen == [derived(cost_of(each.operator, "", REGISTRY), each) for each in seen]
+
+
+def _into_given(operator: str) -> Iterator[Observed]:
+    """What torch counts of the calls of the operator that returns its result, with tensors like that given for it."""
+    known = REGISTRY.find(operator)
+    assert known is not None
+    names = [argument.name for argument in overload(operator)._schema.arguments if argument.is_out]
+    for make in CASES[known.op]:
+        case = make()
+        try:
+            results = [t for t in tree_leaves(overload(known.op)(*case.args, **case.kwargs)) if isinstance(t, torch.Tensor)]
+            given = {name: t.clone(memory_format=torch.contiguous_format) for name, t in zip(names, results, strict=True)}
+            yield observe(operator, replace(case, kwargs={**case.kwargs, **given}))
+        except (RuntimeError, TypeError, ValueError):
+            continue
+
+
+@pytest.mark.parametrize("operator", INTO_GIVEN)
+def test_an_operator_into_given_tensors_costs_what_the_one_that_returns_them_does(operator: str) -> None:
+    """The given tensors are only written."""
+    seen = [*_into_given(operator)]
 
     assert seen == [derived(cost_of(each.operator, "", REGISTRY), each) for each in seen]
 

@@ -22,7 +22,7 @@ from tests.rules.cases import CASES
 from tests.rules.operators import Case, overload
 
 # Autograd makes the input plain before the first one runs; elsewhere the fake kernel raises. The other refuses views.
-NEVER_GIVEN = {"aten.native_group_norm_backward.default", "aten.detach_.default"}
+NEVER_GIVEN = {"aten.native_group_norm_backward.default", "aten.detach_.default", "aten.set_.source_Storage_storage_offset"}
 # Of transposed inputs only, and rare: what comes next copies one time too many or too few. Known, and left.
 KNOWN = {"aten.addr.default", "aten.index.Tensor", "aten._unsafe_index.Tensor", "aten._reshape_alias.default"}
 # With symbolic sizes, torch takes these apart before they reach a kernel.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,30 +11,12 @@ import calc
 from calc.errors import UnknownOperatorError
 from calc.experiment.stated import STATED
 from calc.rules.registry import REGISTRY, Cost, rule, term
+from tests.opaque import NAME, twice
 from tests.trace.modules import function
 from tests.trace.refused import refusal
 
-LIBRARY = torch.library.Library("napkin_other", "DEF")
-LIBRARY.define("twice(Tensor x) -> Tensor")
-LIBRARY.impl("twice", lambda x: x * 2, "CPU")
-LIBRARY.impl("twice", torch.empty_like, "Meta")
-NAME = "napkin_other.twice.default"
 
-
-class Twice(torch.autograd.Function):
-    """The operator of the library, with a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.napkin_other.twice(x)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient * 2
-
-
-@torch.library.custom_op("napkin_other::sines", mutates_args=())
+@torch.library.custom_op("napkin_sines::sines", mutates_args=())
 def sines(x: Tensor) -> Tensor:
     """Computed by NumPy, which no trace follows."""
     return torch.from_numpy(x.numpy()).sin()
@@ -52,7 +32,7 @@ sines.register_autograd(lambda ctx, gradient: gradient)
 
 def test_an_operator_of_another_library_is_refused() -> None:
     """What it computes nobody has stated."""
-    error = refusal(function(Twice.apply))
+    error = refusal(function(twice))
 
     assert isinstance(error, UnknownOperatorError)
     assert str(error).startswith(f"no cost rule for operator {NAME} at (model), inputs: x (")
@@ -64,13 +44,13 @@ def test_an_operator_of_another_library_costs_what_a_rule_states(monkeypatch: py
     rule(NAME, statement="2 x", source="this test")(lambda op: Cost(elementwise=(term("all of it", 4, *op.out.shape),)))
     STATED.discard(NAME)
 
-    assert "6*B*d - 1" == calc.derive(function(Twice.apply), cache=False)["flops.forward.elementwise"].text
+    assert "6*B*d - 1" == calc.derive(function(twice), cache=False)["flops.forward.elementwise"].text
 
 
 def test_an_operator_in_python_that_cannot_be_traced_inside_is_refused_with_what_to_state() -> None:
     """A rule that states its cost as a whole is the way out."""
     assert str(refusal(function(sines))).endswith(
-        "state what napkin_other.sines.default costs as a whole, with @calc.rules.rule('napkin_other.sines.default', …)"
+        "state what napkin_sines.sines.default costs as a whole, with @calc.rules.rule('napkin_sines.sines.default', …)"
     )
 
 

@@ -27,7 +27,7 @@ MADE: dict[str, Callable[[], Tensor]] = {
     "a view of one made at import": lambda: TABLE.T,
     "a copy of one": lambda: TABLE.clone(),
     "of an array": lambda: torch.from_numpy(ARRAY),
-    "unpickled": lambda: pickle.load(io.BytesIO(STREAM)),  # noqa: S301  # it was pickled above
+    "unpickled": lambda: pickle.load(io.BytesIO(STREAM)),  # it was pickled above
 }
 
 
