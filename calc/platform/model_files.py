@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
-from types import CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any
 
 _CALC = f"{Path(__file__).parent.parent}/"
@@ -41,13 +41,15 @@ _MISSING = object()
 class ModelFiles:
     """The loaded modules that may hold a model's code, looked through only when the set of loaded modules has changed.
 
-    ``remembering`` lists the functions and methods with ``lru_cache`` as (module, class or closure cell, name); ``tables`` lists the
-    modules' globals and dictionaries. Both are as of the last call of ``names``."""
+    ``remembering`` lists the functions and methods with ``lru_cache`` as (module, class or closure cell, name); ``attention`` lists the
+    modules that import torch's attention by name, with that name; ``tables`` lists the modules' globals and dictionaries. All are as of the
+    last call of ``names``."""
 
     def __init__(self) -> None:
         self._loaded: list[ModuleType] = []
         self._names: list[dict[str, Any]] = []
         self.remembering: list[tuple[Any, str]] = []
+        self.attention: list[tuple[ModuleType, str]] = []
         self.tables: list[dict[Any, Any]] = []
 
     def names(self) -> list[dict[str, Any]]:
@@ -61,9 +63,14 @@ class ModelFiles:
             owners = (*modules, *classes, *_closures(functions))
             values = [(owner, name, value) for owner in owners for name, value in [*attributes(owner).items()]]
             self.remembering = [(owner, name) for owner, name, value in values if remembers(value)]
+            self.attention = [(module, name) for module in modules for name, value in [*vars(module).items()] if _is_attention(value)]
             tables = {id(value): value for _, name, value in values if type(value) in _TABLES and not name.startswith("__")}
             self.tables = [*self._names, *tables.values()]  # modules import each other's dictionaries: each once
         return self._names
+
+
+def _is_attention(value: Any) -> bool:
+    return type(value) is BuiltinFunctionType and value.__name__ == "scaled_dot_product_attention"
 
 
 FILES = ModelFiles()

@@ -361,7 +361,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def same_storage(self, real: torch.Tensor, fake: torch.Tensor) -> bool:
         """Note that ``fake``, which stands for ``real``, has its storage; not if it is a constant of the step, which is in its place."""
-        if self._lifting:
+        if self._lifting or fake.layout is not torch.strided:
             return False
         self._stands_for[fake.untyped_storage()._cdata] = weakref.ref(real)
         return True

@@ -152,7 +152,7 @@ def unrolled_run(spec: Spec, run: TracedRun, at: StepSizes, options: Options) ->
     its parameters and buffers are those of the repeated iteration. None where it must be traced."""
     with _recording(spec, at, run.mutates_tracked, run.repeats) as (recorder, sizes):
         module = _module(spec, sizes, options, recorder)
-        tensors = [(name, recorder.tensor(t, name).shape) for name, t in (*module.named_parameters(), *module.named_buffers())]
+        tensors = [(name, recorder.tensor(t, name).shape) for name, t in (*module.named_parameters(), *_dense_buffers(module))]
     trace = unrolled_to(run.trace, at.fixed, tensors)
     return None if trace is None else replace(run, trace=trace, unrolled=True)
 
@@ -280,7 +280,7 @@ class _StepRun:
     def trace(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder
         parameters = tuple((n, recorder.tensor(p, n)) for n, p in self.module.named_parameters())
-        buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())
+        buffers = tuple((n, recorder.tensor(b, n)) for n, b in _dense_buffers(self.module))
         inputs = tuple(recorder.tensor(t, "(input)") for t in tensors_in(self.inputs))
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
         masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
@@ -323,7 +323,7 @@ class _StepRun:
     def _registered_since(self, buffers: Sequence[tuple[str, Tensor]]) -> tuple[tuple[str, Tensor], ...]:
         """Further buffers, which the steps themselves register: a mask that a module keeps from its first forward on."""
         before = {tensor.storage for _, tensor in buffers}
-        now = ((name, self.recorder.tensor(buffer, name)) for name, buffer in self.module.named_buffers() if self.recorder.knows(buffer))
+        now = ((name, self.recorder.tensor(buffer, name)) for name, buffer in _dense_buffers(self.module) if self.recorder.knows(buffer))
         return tuple((name, tensor) for name, tensor in now if tensor.storage not in before)
 
     def _state(self) -> tuple[tuple[str, str, Tensor], ...]:
@@ -463,6 +463,11 @@ def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
         if "*" in name.split("."):
             raise SpecError(f"{spec.name}: a part of the model is called {name!r}, but closed forms write * for a loop index: rename it")
     return module
+
+
+def _dense_buffers(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """All buffers but sparse ones, which are refused where an operator or the checkpoint has them."""
+    return [(name, buffer) for name, buffer in module.named_buffers() if buffer.layout is torch.strided]
 
 
 def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.Tensor:

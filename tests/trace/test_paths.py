@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 import calc
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import compare
+from calc.dimensions import Dim
 from calc.pipeline import pipeline
 from calc.spec import Spec
+from tests.trace.modules import function
 
 
 def halved(x: Tensor) -> Tensor:
@@ -129,3 +132,23 @@ def test_a_comparison_of_sizes_may_say_whether_attention_is_causal() -> None:
 
     assert (derived.specialized, [a.expr for a in derived.assumptions]) == ({}, [])
     assert derived["flops.forward.causal"].text == "2*B*T**2*d + 6*B*T*d**2 + 2*B*T*d"
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "cuda"])
+def test_attention_imported_by_name_is_traced_like_any_other(kernels: str) -> None:
+    """A comparison says whether it is causal, the mask's savings are credited, and a device's own kernel runs."""
+
+    def attends(of: Callable[..., Tensor]) -> list[str | None]:
+        def attention(x: Tensor) -> Tensor:
+            q, k, v = x[:, None].chunk(3, -1)
+            return of(q, k, v, is_causal=q.shape[2] > 1)
+
+        s = function(attention, dims={"B": 2, "T": 7, "d": Dim(24, multiple_of=3)}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
+        derived = calc.derive(s, cache=False, kernels=kernels)
+        assert {} == dict(derived.specialized)
+        return [derived[name].text for name in ("flops.forward.causal", "activations.bytes", "memory.peak")]
+
+    by_name = attends(lambda *of, **how: scaled_dot_product_attention(*of, **how))
+
+    assert attends(lambda *of, **how: nn.functional.scaled_dot_product_attention(*of, **how)) == by_name
+    assert None not in by_name

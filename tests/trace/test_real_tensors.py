@@ -62,3 +62,16 @@ def test_a_forward_may_use_a_real_tensor(made: str) -> None:
     """It is made, and where autograd saves it also freed, in the step."""
     assert [] == failures(checked(function(lambda x: x @ MADE[made]())))
     assert [] == failures(checked(function(lambda x: x @ MADE[made]().type(x.dtype).T)))
+
+
+def test_a_sparse_buffer_that_no_step_uses_changes_nothing() -> None:
+    """Whisper's own code has one, for its alignment of words."""
+
+    def held(d: Any) -> nn.Module:
+        module = nn.Linear(d, d)
+        module.register_buffer("heads", torch.ones(2, 3).to_sparse(), persistent=False)
+        return module
+
+    with_buffer, without = (calc.derive(spec(build), cache=False) for build in (lambda n: held(n.d), lambda n: nn.Linear(n.d, n.d)))
+
+    assert [without[name].text for name in without] == [with_buffer[name].text for name in without]

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from calc.graph.step import Call
+from calc.platform.model_files import FILES
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses, tree_map
 
@@ -132,5 +133,18 @@ def calls_noted(note: Callable[[Call], Any], size: Callable[[Any], int | str]) -
         with note(Call("scaled_dot_product_attention", causal, size(query.shape[-2]), size(key.shape[-2]))):
             return original(query, key, *args, **kwargs)
 
-    with replaced(nn.functional, scaled_dot_product_attention=attention):
+    with replaced_attention(attention):
+        yield
+
+
+@contextlib.contextmanager
+def replaced_attention(attention: Callable[..., Any]) -> Iterator[None]:
+    """Context in which ``attention`` is torch's ``scaled_dot_product_attention``, for files that import it by name as well."""
+    original = nn.functional.scaled_dot_product_attention
+    FILES.names()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(nn.functional, scaled_dot_product_attention=attention))
+        for module, name in FILES.attention:
+            if vars(module).get(name) is original:
+                stack.enter_context(replaced(module, **{name: attention}))
         yield

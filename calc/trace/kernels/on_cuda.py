@@ -24,6 +24,7 @@ from calc.options import Options
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import core, tree_leaves, tree_map
 from calc.trace.kernels import replacement
+from calc.trace.kernels.hide_tracing import replaced_attention
 
 if TYPE_CHECKING:
     from calc.trace.recorder import Recorder
@@ -137,14 +138,13 @@ def _refuse(because: str, *_: Any, **__: Any) -> Any:
 @contextlib.contextmanager
 def running_on_cuda(recorder: Recorder, attention: str) -> Iterator[None]:
     """Context in which a traced step runs what a CUDA device would run, with that option for the kernels of attention."""
-    functional = nn.functional
-    original = functional.scaled_dot_product_attention
+    original = nn.functional.scaled_dot_product_attention
     chosen = functools.partial(_attention, recorder, original) if attention == "fused" else original
     with (
         replacement.replaced(_autocast_kernels(), "AutocastCPU"),
         replacement.replaced({"dropout": _dropout}, "CompositeImplicitAutograd"),
         replaced(torch, rms_norm=functools.partial(_rms_norm, recorder, torch.rms_norm)),
-        replaced(functional, scaled_dot_product_attention=chosen),
+        replaced_attention(chosen),
     ):
         yield
 

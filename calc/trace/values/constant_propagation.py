@@ -306,7 +306,7 @@ def _once(x: torch.Tensor) -> torch.Tensor:
 
 def _attach(out: Any, real: Any) -> None:
     if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
-        if isinstance(out, FakeTensor):
+        if isinstance(out, FakeTensor) and out.layout is torch.strided:
             storage = out.untyped_storage()
             out.napkin_constant = real, (storage._cdata, _copies(storage))  # type: ignore[attr-defined]  # ours, on torch's tensor
     elif isinstance(out, list | tuple):
