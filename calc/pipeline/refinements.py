@@ -210,7 +210,7 @@ def _is_own_fault(own: NapkinError | None, failure: TraceError) -> bool:
     message with symbols is clearer."""
     if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or own.line != failure.line):
         return True
-    return isinstance(failure, ReadByTorchError)
+    return isinstance(failure, ReadByTorchError) and own is not None
 
 
 def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:

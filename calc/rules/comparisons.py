@@ -37,7 +37,7 @@ free(
     *_aten("bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not.default all.default all.dim any.default any.dim"),
     "aten._is_all_true.default",
     "aten._is_any_true.default",
-    *_aten("all.dims any.dims bitwise_left_shift.Tensor bitwise_right_shift.Tensor signbit.default"),
+    *_aten("equal.default all.dims any.dims bitwise_left_shift.Tensor bitwise_right_shift.Tensor signbit.default"),
     because="combines truth values: no arithmetic",
     moves=True,
 )

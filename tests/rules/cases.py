@@ -214,6 +214,7 @@ add(
 )
 add("logical_not.default bitwise_not.default all.default any.default _is_all_true.default _is_any_true.default", lambda: call(bits(3, 5)))
 add("all.dim any.dim", lambda: call(bits(3, 5), 1))
+add("equal.default", lambda: call(r(3, 5), r(3, 5)))
 add("all.dims any.dims", lambda: call(bits(2, 3, 5), [0, 2]))
 add("argmax.default argmin.default sort.default", lambda: call(r(3, 5), 1))
 add("sort.stable", lambda: call(r(3, 5), stable=True, dim=1))

@@ -152,6 +152,23 @@ network(
 )
 
 
+def _through_spectra(module: nn.Module, x: Tensor) -> Tensor:
+    """The inverse reads the sizes of its tensors in C++: they are numbers."""
+    window, y = torch.hann_window(8), module(x)[:, 0]
+    spectra = torch.stft(y, 8, 4, window=window, return_complex=True)
+    return torch.istft(spectra * 0.5, 8, 4, window=window, length=y.shape[-1]).abs().sum()
+
+
+network(
+    "waves from spectra",
+    {"B": 2, "N": 24},
+    lambda n: nn.Conv1d(1, 1, 3, padding=1),
+    lambda n: (torch.randn(n.B, 1, n.N),),
+    {"B": 3, "N": 40},
+    _through_spectra,
+)
+
+
 class Averaged(nn.Module):
     """Channels last, as layer norms of images have them, then averaged over the image."""
 
