@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from calc.errors import SpecError
+from calc.experiment.built_before import own_module
 from calc.options import interval
 from calc.spec import Sizes, Spec
 
@@ -27,7 +28,8 @@ _TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((resources.files("calc")
 
 def built(spec: Spec, n: Sizes, choice: str = NONE) -> nn.Module:
     """The module that ``spec`` builds at sizes ``n``, with the activation checkpointing named ``choice``."""
-    return checkpointed(spec.name, spec.build(n), choice)
+    module = spec.build(n)
+    return checkpointed(spec.name, own_module(module) if isinstance(module, nn.Module) else module, choice)
 
 
 def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:

@@ -37,7 +37,7 @@ def replace_real_tensors(module: nn.Module) -> None:
     for part in module.modules():
         for name, parameter in part._parameters.items():
             if parameter is not None and not isinstance(parameter, FakeTensor):
-                part._parameters[name] = nn.Parameter(parameter.detach(), parameter.requires_grad)
+                part._parameters[name] = nn.Parameter(torch.empty_like(parameter), parameter.requires_grad)
         for name, buffer in part._buffers.items():
             if buffer is not None and not isinstance(buffer, FakeTensor):
                 part._buffers[name] = buffer.detach()
