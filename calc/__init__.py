@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Dim", "NapkinError", "Progress", "Spec", "ask", "check", "derive", "gradients", "load", "sweep", "trace"]
 
-_SPEC = "a spec, e.g. calc.load('gpt2')"
+_SPEC = (
+    "a spec, e.g. calc.load('gpt2'), or of a module calc.Spec('mine', {'B': 8}, lambda n: module, lambda n: (torch.randn(n.B, 512),),"
+    " lambda module, x: module(x).sum())"
+)
 _NAME_OF_MODEL = "the name of a model, e.g. 'gpt2' or 'my_model.py:spec'"
 
 

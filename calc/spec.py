@@ -75,6 +75,8 @@ class Spec:
         for part in ("build", "inputs", "loss"):
             if not callable(getattr(self, part)):
                 raise SpecError(f"spec {self.name!r}: {part} must be a function")
+        if hasattr(type(self.build), "named_parameters"):
+            raise SpecError(f"spec {self.name!r}: build must be a function of the sizes, not a module: build=lambda n: module")
         for part in ("predict", "optimizer"):
             if getattr(self, part) is not None and not callable(getattr(self, part)):
                 raise SpecError(f"spec {self.name!r}: {part} must be a function, or left out")

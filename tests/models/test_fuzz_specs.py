@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from torch import nn
 
 from calc.dimensions import Dim
 from calc.errors import NapkinError, SizesError, SpecError
@@ -159,6 +160,7 @@ def test_specs_of_random_fields_are_loaded_or_refused(seed: int, given: Callable
             "spec 'mine': multiple_of of dims['B'] must be an integer or the name of a dimension, not float",
         ),
         ("build", 3, "spec 'mine': build must be a function"),
+        ("build", nn.Linear(3, 3), "spec 'mine': build must be a function of the sizes, not a module: build=lambda n: module"),
         ("optimizer", 3, "spec 'mine': optimizer must be a function, or left out"),
         ("source", None, "spec 'mine': source must be a text, not NoneType"),
         ("notes", 5, "spec 'mine': notes must be a tuple of texts, with no int in its place or in it"),

@@ -45,9 +45,12 @@ def derived() -> Derivation:
 
 
 INTEGER = "sizes are integers from 1 to 2**63 - 1"
-SPEC = "give a spec, e.g. calc.load('gpt2')"
+OF_A_MODULE = (
+    ", or of a module calc.Spec('mine', {'B': 8}, lambda n: module, lambda n: (torch.randn(n.B, 512),), lambda module, x: module(x).sum())"
+)
+SPEC = f"give a spec, e.g. calc.load('gpt2'){OF_A_MODULE}"
 MODEL = "give the name of a model, e.g. 'gpt2', 'hf:PATH' or 'FILE.py:NAME'"
-SOURCE = "give a graph or a spec, e.g. calc.load('gpt2')"
+SOURCE = f"give a graph or a spec, e.g. calc.load('gpt2'){OF_A_MODULE}"
 SIZES = "give a dictionary of integers by dimension, e.g. {'B': 8}"
 AXES = "give a dictionary of lists of integers by dimension, e.g. {'B': [1, 2, 4]}"
 NAME = "give the name of a model, e.g. 'gpt2' or 'my_model.py:spec'"
