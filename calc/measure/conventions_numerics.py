@@ -162,6 +162,12 @@ def _cholesky(args: Args, outputs: Any) -> int:
     return batch * (n * (n - 1) // 2 + n)
 
 
+def _qr(args: Args, outputs: Any) -> int:
+    """Of each column the part that is left: its squares, their sum, a division of each element."""
+    *batch, m, n = (int(size) for size in args["A"].shape)
+    return math.prod(batch) * sum(3 * (m - j) - 1 for j in range(min(m, n)))
+
+
 def _log_determinant(args: Args, outputs: Any) -> int:
     batch, n = _systems(args["A"])
     return _lu(args, outputs) + 2 * batch * n + 2 * reduced(batch * n, batch)
@@ -219,6 +225,7 @@ NUMERICS: dict[str, Count] = {
     "linalg_lu_solve": lambda args, outputs: results(outputs),
     "linalg_cholesky_ex": _cholesky,
     "cholesky_solve": _two_triangles,
+    "linalg_qr": _qr,
     "_linalg_slogdet": _log_determinant,
     "linalg_cross": lambda args, outputs: 3 * results(outputs),
     "_ctc_loss": _ctc,

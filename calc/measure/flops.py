@@ -104,6 +104,14 @@ def _cholesky(a: Sequence[int], **ignored: Any) -> int:
     return math.prod(a[:-2]) * n * (n * n - 1) // 3
 
 
+def _qr(a: Sequence[int], mode: str = "reduced", **ignored: Any) -> int:
+    """Of reflection after reflection: 4 FLOP for each element of what is left of A behind its column, and of Q from its column on."""
+    *batch, m, n = a
+    k = min(m, n)
+    elements = sum((m - j) * ((n - 1 - j) + (0 if mode == "r" else k - j)) for j in range(k))
+    return 4 * math.prod(batch) * elements
+
+
 def _lu_solve(lu: Sequence[int], exchanges: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
     return _triangles(b, lu[-1], 2)
 
@@ -151,6 +159,7 @@ MAPPING: dict[Any, Callable[..., int]] = {
     aten._linalg_slogdet: _determinant,
     aten.linalg_cholesky_ex: _cholesky,
     aten.linalg_lu_solve: _lu_solve,
+    aten.linalg_qr: _qr,
     aten.cholesky_solve: _cholesky_solve,
     aten.convolution_backward: _convolution_backward,
     aten.addmm_: _product_in_place,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from calc.errors import NapkinError
 from calc.rules.registry import Cost, Factor, Operator, Term, free, rule, term
 from calc.rules.shapes import each, reductions
 
@@ -133,6 +134,30 @@ def logarithm_of_determinant(op: Operator) -> Cost:
     diagonal = (term("|U[i,i]|", *batch, n), term("log |U[i,i]|", *batch, n))
     folded = (term("Σ log |U[i,i]|", *op.out.shape, reductions(n)), term("Π sign U[i,i]", *op.out.shape, reductions(n)))
     return Cost(matmul=(_elimination(tuple(batch), n),), elementwise=(_pivots(tuple(batch), n), *diagonal, *folded))
+
+
+def _reflected(m: Factor, columns: Factor, k: Factor) -> Factor:
+    """Σ (m − j)(columns − j) over j < k: the elements to which the reflections are applied, each to one row and one column less."""
+    return m * columns * k - _part((m + columns) * k * (k - 1), 2) + _part(k * (k - 1) * (2 * k - 1), 6)
+
+
+@rule(
+    "aten.linalg_qr.default",
+    statement="Q R = A, by a reflection 1 − τ v vᵀ for each column",
+    source=GOLUB + "section 5.2: a reflection takes 2 multiply-adds for each element of the rows and columns that are left of A, and of Q",
+    convention=BATCHED + "; a reflection of j elements takes j products, j − 1 sums and j divisions by itself",
+    shapes="A (*, m, n) → Q (*, m, k), R (*, k, n), k = min(m, n); in mode r no Q.",
+)
+def qr(op: Operator) -> Cost:
+    *batch, m, n = op.shape("A")
+    mode, k = op.value("mode", "reduced"), op.outputs[1].shape[-2]
+    if mode == "complete":
+        raise NapkinError(f"{op.name} in mode complete has no rule: use mode reduced")
+    on_a = term("R = A − τ v (vᵀ A)", 4, *batch, _reflected(m, n - 1, k))
+    on_q = () if mode == "r" else (term("Q − τ v (vᵀ Q)", 4, *batch, _reflected(m, k, k)),)
+    elements = m * k - _part(k * (k - 1), 2)
+    lengths = (term("x²", *batch, elements), term("Σ x²", *batch, elements - k), term("v / v[1]", *batch, elements))
+    return Cost(matmul=(on_a, *on_q), elementwise=lengths)
 
 
 @rule(

@@ -286,6 +286,13 @@ add("linalg_inv_ex.default", lambda: Case((_matrices(),), matmul=2 * (60 + 2 * 2
 add("_linalg_solve_ex.default", lambda: Case((_matrices(), r(2, 5, 3)), matmul=2 * (60 + 2 * 20 * 3)))
 add("_linalg_det.default", lambda: Case((_matrices(),), matmul=2 * 60))
 add("_linalg_slogdet.default", lambda: Case((_matrices(),), matmul=2 * 60))
+# 7 x 5: 4 times 7·4 + 6·3 + 5·2 + 4·1 for R and 7·5 + 6·4 + 5·3 + 4·2 + 3·1 for Q; 5 x 7: 5·6 + 4·5 + 3·4 + 2·3 + 1·2 and 5² + … + 1.
+add(
+    "linalg_qr.default",
+    lambda: Case((r(2, 7, 5),), matmul=2 * 4 * (60 + 85)),
+    lambda: Case((r(5, 7),), matmul=4 * (70 + 55)),
+    lambda: Case((r(7, 5), "r"), matmul=4 * 60),
+)
 add("linalg_cholesky_ex.default", lambda: Case((_symmetric(),), matmul=2 * 40))
 add("cholesky_solve.default", lambda: Case((r(2, 5, 3), _matrices().tril()), matmul=2 * 2 * 20 * 3))
 

@@ -480,6 +480,14 @@ operators(
     "determinants", lambda w, b: torch.linalg.det(dominant(w)), lambda w, b: torch.linalg.slogdet(dominant(w))[1], inputs=right, **SQUARE
 )
 operators(
+    "orthogonal factors",
+    lambda w, b: torch.linalg.qr(dominant(w)),
+    lambda w, b: torch.linalg.qr(b @ b.t() @ w)[1],
+    *unlearned(lambda w, b: [torch.linalg.qr(b)[0], torch.linalg.qr(b.t())[1], torch.linalg.qr(b, "r")[1]]),
+    inputs=right,
+    **SQUARE,
+)
+operators(
     "roots of matrices",
     lambda w, b: torch.linalg.cholesky(dominant(w + w.t())),
     *unlearned(lambda w, b: torch.cholesky_solve(b, dominant(w).tril())),
