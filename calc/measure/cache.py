@@ -48,7 +48,7 @@ def _elements(spec: Spec, sizes: Mapping[str, int], device: str, in_bf16: bool =
             require_free_memory(spec, sizes, trains=False)
         with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad(), blame(spec, sizes, "running it with a cache"):
             torch.manual_seed(SEED)
-            module, inputs = spec.build(Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
+            module, inputs = built(spec, Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
             module = module.bfloat16() if in_bf16 else module
             tensors = _of_library(module, inputs) if spec.of_library else _of_calls(spec, module, inputs)
     except NapkinError as error:

@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from calc.errors import SpecError
+from calc.experiment.checkpointing import built
 from calc.experiment.inputs import inputs_at, mapped
 from calc.experiment.precision import double_by_default
 from calc.experiment.threads import one_thread
@@ -78,7 +79,7 @@ def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 
         blame(spec, sizes, "taking gradients"),
     ):
         torch.manual_seed(seed)
-        module = spec.build(Sizes(**sizes)).double().train(options.trains)
+        module = built(spec, Sizes(**sizes)).double().train(options.trains)
         inputs = mapped(lambda t: t.double() if t.is_floating_point() else t, inputs_at(spec, Sizes(**sizes)))
         _perturb(module)
         return _observed(spec, module, inputs, seed)

@@ -46,7 +46,7 @@ def _one(spec: Spec, sizes: Mapping[str, int], seed: int) -> dict[str, list[floa
     with blame(spec, sizes, f"a draw with seed {seed}"), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         n = Sizes(**sizes)
-        module, inputs = spec.build(n), spec.inputs(n)
+        module, inputs = built(spec, n), spec.inputs(n)
         module.train()
         hooks = [part.register_forward_hook(partial(_look, squares, name)) for name, part in module.named_modules()]
         spec.loss(module, *inputs)
