@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from calc.errors import NapkinError
+from calc.experiment.checkpointing import built
 from calc.measure.free_memory import require_free_memory
 from calc.measure.training import SEED, blame
 from calc.spec import Sizes, Spec

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from calc.experiment.checkpointing import built
 from calc.measure.free_memory import require_free_memory
 from calc.measure.training import blame, seed_of
 from calc.spec import Sizes, Spec

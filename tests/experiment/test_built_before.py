@@ -47,3 +47,23 @@ def test_a_module_that_was_built_before_is_derived_and_left_as_it_was(options: d
     assert [] == [name for name, value in before.state_dict().items() if not torch.equal(values[name], value)]
     assert before.training
     assert {type(part).forward for part in before.modules()} == {part.forward.__func__ for part in before.modules()}
+
+
+class Distilled(nn.Module):
+    """A module that is built, with a teacher that was built before."""
+
+    def __init__(self, teacher: nn.Module) -> None:
+        super().__init__()
+        self.student, self.teacher = nn.Linear(5, 3), teacher
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.mse_loss(self.student(x), self.teacher(x))
+
+
+def test_a_part_that_was_built_before_is_left_as_it_was() -> None:
+    """The module around it is the step's own."""
+    teacher = module().requires_grad_(False)
+    values = copy.deepcopy(teacher.state_dict())
+
+    assert [] == failures(calc.check(calc.derive(spec(lambda n: Distilled(teacher)), cache=False)))
+    assert [] == [name for name, value in teacher.state_dict().items() if not torch.equal(values[name], value)]
