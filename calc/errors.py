@@ -259,6 +259,11 @@ class SpecializationError(TraceError):
         self.counts, self.divided = counts, divided
 
 
+class OtherIterationsError(SpecializationError):
+    """At the requested sizes the step takes another path than at the numbers of iterations that were traced. Nobody declared that
+    ``dimension`` is a number of iterations: it may be a number."""
+
+
 class DataDependentError(TraceError):
     """The step branches on, or takes a size from, the data in a tensor."""
 

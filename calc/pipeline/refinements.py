@@ -10,6 +10,7 @@ from calc.errors import (
     CertificateError,
     DataDependentError,
     NapkinError,
+    OtherIterationsError,
     OtherPathError,
     ReadByTorchError,
     SizesError,
@@ -174,9 +175,18 @@ def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     return _restarted(plan, allowed, f"no closed form in {as_numbers([name])}")
 
 
+def size_of_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Allow specializing a dimension that was taken for a number of iterations, where the step takes another path at the requested one."""
+    error, given = refusal.error, plan.given or plan.spec
+    if not isinstance(error, OtherIterationsError) or not _may_be_specialized(given, error.dimension):
+        return None
+    allowed = replace(given, may_specialize=(*given.may_specialize, (error.dimension,)))
+    return _restarted(plan, allowed, f"the step takes another path at this {error.dimension}: it may be a number")
+
+
 ITERATIONS = (trip_count, more_iterations)
 AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, near_sizes, specialized_size)
-REFINEMENTS = (*AT_ONE_SPEC, whole_chunks, divisor, unknown_quantities, specializable_size)
+REFINEMENTS = (*AT_ONE_SPEC, whole_chunks, size_of_iterations, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
 _NEVER_UNKNOWN = "parameters"

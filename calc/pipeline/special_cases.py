@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.dimensions import ordered_names
-from calc.errors import CertificateError, Failure, OtherPathError, TraceError
+from calc.errors import CertificateError, Failure, OtherIterationsError, OtherPathError, TraceError
 from calc.graph import unbacked_sizes
 from calc.graph.guards import SPECIAL_CASE, Assumption, Guard
 from calc.graph.plan import Inferred, Near, Refusal, TracePlan, outcome_of, refined
@@ -168,11 +168,22 @@ class _Completion:
             if not isinstance(nearer, Refusal) or nearer.ends_search:
                 return nearer
             if not specialized:
-                return outcome
+                return self._of_iterations(changed) or outcome
         specialized = {tied: why for name, why in specialized.items() for tied in with_quotients(self.spec, [name])} | specialized
         self.progress(f"the step runs other operators depending on {as_numbers(specialized)}")
         at_these = {name: (self.sizes[name], why) for name, why in specialized.items()}
         return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.certifier)
+
+    def _of_iterations(self, changed: Sequence[Guard]) -> Refusal | None:
+        """The refusal that names the largest size of the ``changed`` guards that was taken for a number of iterations; None if there is
+        none, but those that the spec declares."""
+        undeclared = {*self.graph.loops} - {*self.spec.trip_counts}
+        about = {name: c for c in changed for name in ordered_names(c.expr) if name in undeclared and name in self.sizes}
+        if not about:
+            return None
+        name = max(about, key=lambda name: self.sizes[name])
+        path = _another_path(self.spec, self.graph, [about[name]])
+        return Refusal(OtherIterationsError(name, about[name].where, path.failure))
 
     def _first(self, cases: Iterable[_Case], changed: Guard) -> tuple[Graph, Analysis] | Refusal:
         """The graph with the first of ``cases`` that can be traced; if none can, why the last cannot."""
