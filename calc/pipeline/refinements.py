@@ -40,7 +40,7 @@ def trip_count(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def whole_chunks(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Declare a size a multiple of what it is divided by and rounded to count iterations, where the closed forms in that size hold at few
     iterations only: the quotient is then the trip count."""
-    if not refusal.of_case or type(refusal.error) is not TraceError:
+    if not refusal.of_case or type(refusal.error) not in (TraceError, OtherIterationsError):
         return None
     rounded = next((read for read in reads_of_trip_counts(plan) if read.divided), None)
     more = None if rounded is None else divisibility.divided(plan.spec, _requested(plan, plan.spec), rounded)
