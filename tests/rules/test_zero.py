@@ -27,6 +27,7 @@ CRASHES = frozenset(
         "_adaptive_avg_pool3d_backward.default",
         "adaptive_max_pool2d_backward.default",
         "adaptive_max_pool3d_backward.default",
+        "_pdist_backward.default",
         "native_layer_norm_backward.default",
         "native_batch_norm_backward.default",
         "native_group_norm_backward.default",

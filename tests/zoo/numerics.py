@@ -34,7 +34,7 @@ operators(
     lambda w: [torch.special.i0(w), torch.special.erfcx(w), torch.special.log_ndtr(w), torch.linalg.cross(w[:, :3], w[:, 1:4])],
     lambda w: [F.hardshrink(w), F.softshrink(w), F.threshold(w, 0.1, 0.2), F.threshold(w.clone(), 0.1, 0.2, inplace=True)],
     lambda w: [F.rrelu(w, training=True), w.nan_to_num(), w.clone().tril_(), w.clone().triu_()],
-    lambda w: [torch.digamma(w + 1), torch.polygamma(1, w + 1), w.renorm(2, 0, 0.5)],
+    lambda w: [torch.digamma(w + 1), torch.polygamma(1, w + 1), w.renorm(2, 0, 0.5), w.renorm(3, 1, 0.5)],
     lambda w: [torch.special.i0e(w), torch.special.i1e(w), torch.special.ndtri(w / 2 + 0.1)],
     *unlearned(*in_place("ceil floor")),
     *unlearned(*(getattr(torch.special, f) for f in ("bessel_j0", "bessel_j1", "spherical_bessel_j0"))),
