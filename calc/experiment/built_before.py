@@ -30,14 +30,14 @@ def _is_real(module: nn.Module) -> bool:
     return bool(parameters) and not any(isinstance(p, FakeTensor) for p in parameters)
 
 
-def _with_copies(module: nn.Module, copied: Callable[[nn.Module], nn.Module], known: dict[int, nn.Module]) -> nn.Module:
-    if id(module) not in known:
+def _with_copies(module: nn.Module, copied: Callable[[nn.Module], nn.Module], copies: dict[int, nn.Module]) -> nn.Module:
+    if id(module) not in copies:
         before = module in _BUILT_BEFORE
-        known[id(module)] = copied(module) if before else module
+        copies[id(module)] = copied(module) if before else module
         for name, part in () if before else [*module._modules.items()]:
             if part is not None:
-                module._modules[name] = _with_copies(part, copied, known)
-    return known[id(module)]
+                module._modules[name] = _with_copies(part, copied, copies)
+    return copies[id(module)]
 
 
 def _faked(module: nn.Module) -> nn.Module:

@@ -146,7 +146,7 @@ def _reflected(m: Factor, columns: Factor, k: Factor) -> Factor:
     statement="Q R = A, by a reflection 1 − τ v vᵀ for each column",
     source=GOLUB + "section 5.2: a reflection takes 2 multiply-adds for each element of the rows and columns that are left of A, and of Q",
     convention=BATCHED + "; a reflection of j elements takes j products, j − 1 sums and j divisions by itself",
-    shapes="A (*, m, n) → Q (*, m, k), R (*, k, n), k = min(m, n); in mode r no Q.",
+    shapes="A (*, m, n) → Q (*, m, q), R (*, q, n), q = min(m, n); no Q in the mode without it.",
 )
 def qr(op: Operator) -> Cost:
     *batch, m, n = op.shape("A")
