@@ -159,6 +159,143 @@ def test_two_sizes_that_one_operator_divides_are_multiples_at_once() -> None:
     assert [] == failures(calc.check(derivation, B=3, H=15, W=20, p=5, d=7))
 
 
+class Chunked(nn.Module):
+    """Sums a sequence in chunks of 8."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return y.reshape(y.shape[0], -1, 8, y.shape[-1]).sum(2)
+
+
+def test_sizes_for_checks_are_raised_to_the_inferred_multiple() -> None:
+    """The spec would have run the check at a length of 5."""
+    dims = {"B": 3, "T": 64, "d": 11}
+    s = Spec("chunked", dims, Chunked, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum(), check_at={"T": 5})
+    report = calc.check(calc.derive(s, cache=False, optimizer="sgd"))
+
+    assert [] == failures(report)
+    assert {"B": 3, "T": 8, "d": 11} == {**report.sizes}
+
+
+class SplitInThree(nn.Module):
+    """Features in three parts, whose widths differ by one where three does not divide them."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat(self.layer(x).tensor_split(3, -1)[::-1], -1).square()
+
+
+def test_a_derivation_is_checked_at_sizes_that_its_own_trace_does_not_hold_at() -> None:
+    """Six features are split evenly, as the closed forms assume; five are not, and are traced."""
+    s = Spec("split", {"B": 3, "d": 6}, SplitInThree, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+    report = calc.check(derivation, d=5)
+
+    assert ["Eq(Mod(d, 3), 0)"] == [a.expr for a in derivation.assumptions]
+    assert [] == failures(report)
+    assert {"B": 3, "d": 5} == {**report.sizes}
+
+
+class HybridLayer(nn.Module):
+    """Multiplies by a table that all layers of this kind share, or sums over chunks of 8, padded to whole ones."""
+
+    def __init__(self, n: Any, shares: bool) -> None:
+        super().__init__()
+        self.shares = shares
+        self.wide, self.narrow = nn.Linear(n.d, n.f), nn.Linear(n.f, n.d)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        y = self.narrow(nn.functional.gelu(self.wide(x)))
+        if self.shares:
+            return y * table
+        length, pad = x.shape[1], (8 - x.shape[1] % 8) % 8
+        y = nn.functional.pad(y, (0, 0, 0, pad)).unflatten(1, (-1, 8)).cumsum(1).flatten(1, 2)
+        return y[:, :length] if pad else y
+
+
+class Hybrid(nn.Module):
+    """Every fourth layer but the first shares a table, which is freed in the backward once the first of them is done."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(HybridLayer(n, shares=i % 4 == 0 and i > 0) for i in range(n.L))
+
+    def forward(self, x: Tensor) -> Tensor:
+        table = torch.arange(x.shape[1])[:, None].cos() * torch.ones(x.shape[2])
+        for layer in self.layers:
+            x = layer(x, table)
+        return x
+
+
+@pytest.mark.slow
+def test_where_more_iterations_and_a_multiple_are_needed_both_are_found_at_once() -> None:
+    """The peak in the iteration that frees the table has no closed form at three and four patterns; what else the first certificate
+    shows is tried before five and six are traced, and no fewer are traced again with the multiple."""
+    dims: dict[str, int | Dim] = {"B": 3, "T": 16, "d": 11, "f": 5, "L": Dim(14, multiple_of=4, plus=2)}
+    s = Spec("hybrid", dims, Hybrid, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum(), trip_counts=("L",))
+    progress: list[str] = []
+    derivation = calc.derive(s, cache=False, optimizer="sgd", progress=progress.append)
+
+    assert [
+        "tracing the step with symbolic sizes at L = 14",
+        "assuming T to be a multiple of 8",
+        "tracing the step with symbolic sizes at L = 22",
+    ] == [p for p in progress if not p.startswith("tracing a certificate")]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, T=8))
+
+
+class Rearranged(nn.Module):
+    """Heads of a width, and pairs of each head, in the notation of einops, which raises all of its errors in one line of its own."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.h, self.mix = n.h, nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = rearrange(self.mix(x), "b (h d) -> b h d", h=self.h)
+        return rearrange(heads, "b h (d two) -> two b h d", two=2)
+
+
+def test_errors_of_einops_are_of_the_line_that_calls_it() -> None:
+    """The width is a multiple of the heads, and each head's of 2: two lines of the model."""
+    s = Spec("rearranged", {"B": 3, "d": 24, "h": 2}, Rearranged, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd", mode="infer")
+
+    inferred = {a.expr: a.because for a in derivation.assumptions}
+    assert ["Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"] == [*inferred]
+    assert all("raised EinopsError at test_several_multiples.py:" in because for because in inferred.values())
+    assert not derivation.specialized
+
+
+class Blockwise(nn.Module):
+    """Runs a layer over chunks of eight positions, the last of which may be shorter."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.mix = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.mix(x[:, i : i + 8]) for i in range(0, x.shape[1], 8)], 1)
+
+
+def test_where_a_length_is_no_trip_count_the_number_of_chunks_is() -> None:
+    """A length of a few positions is one chunk, whose closed forms hold at no longer length."""
+    s = Spec("chunked", {"B": 3, "T": 40, "d": 5}, Blockwise, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd", mode="infer")
+
+    assert "Eq(Mod(T, 8), 0)" in {a.expr for a in derivation.assumptions}
+    assert "2*B*T*d**2" == derivation["flops.forward.matmul"].text
+    assert [] == failures(calc.check(derivation, B=2, T=48, d=7))
+
+
 class ChunkedLoss(nn.Module):
     """Torch's loss of a projection, in chunks of 64 rows."""
 
