@@ -293,7 +293,8 @@ def _comparable(each: Sequence[Mapping[Kind, _PointRun]], shift: Shift) -> list[
     shared = [label for label in runs[0] if label[0] in iterations and iterations[label[0]].comparable(label[1])]
     shared = [label for label in shared if all(label in run for run in runs)]
     covered = {id(runs[-1][label]) for label in shared}
-    if any(id(point) in inner - dropped and id(point) not in covered for point in runs[-1].values()):
+    between = inner - dropped - covered
+    if any(id(point) in between for point in runs[-1].values()):
         return None
     return [label for label in shared if any(id(run[label]) not in dropped for run in runs)]
 
