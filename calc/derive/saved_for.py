@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from calc.derive.backward_matmuls import ForwardMatmuls, forward_matmuls, operand_saved
-from calc.graph.step import Op, Saved, StepTrace, Tensor, bare_name
+from calc.graph.step import Op, Saved, StepTrace, Tensor, bare_name, tensors
 
 IN_GENERAL = "its backward reads it"
 _STEP = 1  # autograd was watched in the first step
@@ -40,13 +40,15 @@ class SavedUses:
     """As what each saved tensor of a trace is saved."""
 
     trace: StepTrace
-    _ran: dict[tuple[str, str], list[Op]] = field(default_factory=dict)
+    _ran: dict[tuple[str, str, int], list[Op]] = field(default_factory=dict)
+    """Operators that ran, by name, module path and each storage that they use."""
     _before: dict[tuple[int, str, str], int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[Saved, SavedAs]]:
         for op in self.trace.ops:
             if op.step == _STEP and op.phase in ("forward", "backward"):
-                self._ran.setdefault((op.name, op.module_path), []).append(op)
+                for storage in dict.fromkeys(tensor.storage for tensor in tensors((*op.args, op.outputs))):
+                    self._ran.setdefault((op.name, op.module_path, storage), []).append(op)
         forward = forward_matmuls(self.trace)
         for saved in self.trace.saved:
             yield saved, self._use(saved, forward)
@@ -63,7 +65,8 @@ class SavedUses:
     def _likely(self, saved: Saved) -> Sequence[tuple[Op, str]]:
         """The operator and the role of the tensor in it: the name of an argument, or the position of a result. Autograd has neither, and
         of several the table has a reason for the likely ones."""
-        matches = [(op, place) for op in self._ran.get((saved.op, saved.module_path), ()) for place in _places(op, saved.tensor)]
+        ran = self._ran.get((saved.op, saved.module_path, saved.tensor.storage), ())
+        matches = [(op, place) for op in ran for place in _places(op, saved.tensor)]
         reasons = table().get(base(saved.op), {})
         return [match for match in matches if match[1] in reasons] or matches
 
