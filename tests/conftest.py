@@ -46,14 +46,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """What tests leave behind is searched for garbage only above six GiB, which the quick tests do not reach: a search goes through 20
-    million objects, mostly traces that tests keep, and takes half a minute. All tests together keep more than that, and make it again."""
-    if _resident() > max(6 * 2**30, _searched_at[0] + 2**30):
-        _forget()
-        gc.unfreeze()
+    """Garbage is searched for after each half a GiB, among what was made since. What is left then, mostly traces that tests keep, no later
+    search goes through. Above six GiB, which the quick tests do not reach, tests forget what they keep: they make it again."""
+    if _resident() > _searched_at[0] + 2**29:
+        if _resident() > 6 * 2**30:
+            _forget()
+            gc.unfreeze()
         gc.collect()
+        gc.freeze()
         _searched_at[0] = _resident()
-    gc.freeze()
 
 
 def _forget() -> None:

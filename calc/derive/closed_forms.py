@@ -205,7 +205,7 @@ def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) ->
             quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         mine = analysis.groups.get(definition.name, [])
-        maker.later(definition.name, partial(maker.count, definition.name, mine))
+        maker.later(definition.name, StepMaker.count, mine)
         quantities.append(_quantity(definition, _total(analysis, definition.name), _terms(mine, analysis, values), analysis, values))
     return quantities
 
@@ -292,7 +292,7 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
             continue
         total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
         parts = [(p, totals[p]) for p in definition.parts]
-        maker.later(definition.name, partial(maker.combine, definition.name, parts, definition.because))
+        maker.later(definition.name, StepMaker.combine, parts, definition.because)
         terms = [_term(p, totals[p], QUANTITIES[p].meaning, analysis, values) for p in definition.parts if totals[p] != 0]
         quantities.append(_quantity(definition, total, terms, analysis, values))
     return quantities
@@ -314,7 +314,7 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
             quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         peaks = analysis.peaks[definition.name]
-        maker.later(definition.name, partial(maker.peak, definition.name, peaks))
+        maker.later(definition.name, StepMaker.peak, peaks)
         candidates = tuple(sorted((_candidate(p, analysis, values) for p in peaks), key=lambda c: -c.value))
         text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
         evaluator = _Evaluator(analysis, values, [p.live for p in peaks])

@@ -46,18 +46,18 @@ class StepMaker:
     steps: list[Step] = field(default_factory=list)
     _counts: dict[str, Poly] = field(default_factory=dict)
     _trees: dict[Poly, Expression] = field(default_factory=dict)
-    _later: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+    _later: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = field(default_factory=list)
 
-    def later(self, quantity: str, make: Callable[[], None]) -> None:
-        """Note how to make the steps of ``quantity``: not every derivation shows them."""
-        self._later.append((quantity, make))
+    def later(self, quantity: str, make: Callable[..., None], *parts: Any) -> None:
+        """Note the method that makes the steps of ``quantity`` of these parts: not every derivation shows them."""
+        self._later.append((quantity, make, parts))
 
     def made(self, quantities: Collection[str]) -> list[Step]:
         """The steps of these quantities, made now."""
-        for quantity, make in self._later:
+        for quantity, make, parts in self._later:
             if quantity in quantities:
-                make()
-        self._later = [(quantity, make) for quantity, make in self._later if quantity not in quantities]
+                make(self, quantity, *parts)
+        self._later = [note for note in self._later if note[0] not in quantities]
         return self.steps
 
     # -- one step -------------------------------------------------------------------------------------------------
@@ -109,9 +109,9 @@ class StepMaker:
     @cached_property
     def _size(self) -> Callable[[str], Any]:
         """The value of a name in a formula at the sizes of the derivation."""
-        outer = self.analysis.fold.outer
-        values = {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
-        return cache(lambda name: self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), values))
+        outer, sizes = self.analysis.fold.outer, self.sizes
+        values = {**self.analysis.graph.as_basis().values(sizes), **sizes}
+        return cache(lambda name: sizes[name] if name in sizes else outer.value(outer.gen(name), values))
 
     def _outer_value(self, before: Expression) -> Poly:
         outer = self.analysis.fold.outer
@@ -244,7 +244,7 @@ class StepMaker:
             return Sum(tuple(Product(self._factors(product)) for product in factor))
         return Number(factor) if isinstance(factor, int) else self._tree(self.analysis.fold(factor))
 
-    @cached_property
+    @property
     def _reasons(self) -> Reasons:
         return Reasons(self.analysis.registry, self.analysis.graph.options.get("optimizer", ""), self._factor)
 

@@ -102,9 +102,9 @@ def near_sizes(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     if refusal.of_case or plan.search is not None or type(error) is not SizesError or error.equation or error.failure.details:
         return None
     if plan.near is None:
-        symbols = error.causes & {*larger_than_traced(plan)} or larger_than_traced(plan)
-        useful = symbols and not any(tried.near for tried in plan.history)
-        return replace(plan, near=Near(symbols), reason=_LARGER) if useful else None
+        larger = frozenset() if any(tried.near for tried in plan.history) else larger_than_traced(plan)
+        symbols = error.causes & larger or larger
+        return replace(plan, near=Near(symbols), reason=_LARGER) if symbols else None
     first = plan.refusal.error if plan.refusal and plan.before and plan.before.near is None else None
     return replace(plan, near=None, reason=_NO_LARGER) if isinstance(first, SizesError) and first.line == error.line else None
 

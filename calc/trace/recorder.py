@@ -93,6 +93,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._schemas: dict[int, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
         self._parameter_of_node: dict[int, str] = {}
 
+    def release(self) -> None:
+        """End the trace: nothing refers back to the recorder, so that what it holds is freed without a search for reference cycles."""
+        self._refs.clear()
+        del self.unbacked
+        if self.repeats.env is not None:
+            self.repeats.env.is_tracing = _never
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Whether torch must wrap each dispatch to exclude it from torch.compile: nothing is compiled here, and the wrapper takes time."""
@@ -383,6 +390,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
 def _plain(value: Any) -> Any:
     return value
+
+
+def _never() -> bool:
+    return False
 
 
 def last_node_number() -> int:

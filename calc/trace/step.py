@@ -133,13 +133,13 @@ def _traced(
                 if drew():  # everything that is trained may be skipped
                     raise DataDependentError(_DRAWN.format(spec.name)) from None
                 raise
-            drawn = drew()
+            drawn, readers = drew(), tuple(recorder.unbacked.readers)
     if recorder.mutates_tracked and not mutates_tracked:
         return _traced(spec, at, options, True, like, largest)
     repeats, env = recorder.repeats, recorder.repeats.env
     guards, divided = ((), {}) if env is None else (env.size_guards(), env.divided())
     constants = recorder.constants
-    readers, by_value = tuple(recorder.unbacked.readers), {} if env is None else env.number_reads
+    by_value = {} if env is None else env.number_reads
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.rounded_shares)
     constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
@@ -184,7 +184,10 @@ def _recording(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats |
         aliasing_views(recorder.returning_view) if mutates_tracked else contextlib.nullcontext(),
         by_symbols(),
     ):
-        yield recorder, sizes
+        try:
+            yield recorder, sizes
+        finally:
+            recorder.release()
 
 
 # The value of each number read out of data: certificates use another one than symbolic traces.

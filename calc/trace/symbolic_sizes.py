@@ -338,18 +338,23 @@ class SizeEnv(ShapeEnv):
 
     def last_compared(self, lines: Collection[str]) -> set[str]:
         """The names of the symbols in the comparison that ``lines`` evaluated last."""
-        return next((self._names(expr) for expr, (_, where) in reversed(self.answers.items()) if where in lines), set())
+        expr, _ = self._last_answer(lines)
+        return self._names(expr)
 
     def last_equation(self, lines: Collection[str]) -> str:
         """That comparison, if it says which number a size must be and the size is not: ``h == 8``; empty for any other. A number that a
         trip count has in this run may be that count."""
-        expr, answer = next(((expr, answer) for expr, (answer, where) in reversed(self.answers.items()) if where in lines), (sp.true, True))
+        expr, answer = self._last_answer(lines)
         equations = expr.args if isinstance(expr, sp.Or) else (expr,)
         counts = {self._at[s] for s, name in self.names.items() if name in self.trip_counts and s in self._at}
         numbers = [part.rhs for part in equations if isinstance(part, sp.Eq) and part.rhs.is_Integer and part.rhs not in counts]
         if answer or len(numbers) < len(equations) or expr.atoms(sp.Function):
             return ""
         return guard_text(expr, self.names) or ""
+
+    def _last_answer(self, lines: Collection[str]) -> tuple[Any, Any]:
+        """What ``lines`` evaluated last, and the answer."""
+        return next(((expr, answer) for expr, (answer, where) in reversed(self.answers.items()) if where in lines), (sp.true, True))
 
     def text(self, expr: sp.Expr) -> int | str:
         written = self._texts.get(expr)
