@@ -24,6 +24,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 gc.set_threshold(BETWEEN_SEARCHES, 10, 100)  # what is searched is mostly traces that tests keep, and there is little garbage in them
 _searched_at = [0]
+_blocks = [0]
+_MANY_BLOCKS = 100_000  # of memory: what two layers leave
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.
@@ -46,15 +48,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Garbage is searched for after each half a GiB, among what was made since. What is left then, mostly traces that tests keep, no later
-    search goes through. Above six GiB, which the quick tests do not reach, tests forget what they keep: they make it again."""
-    if _resident() > _searched_at[0] + 2**29:
-        if _resident() > 6 * 2**30:
-            _forget()
-            gc.unfreeze()
+    """A test that leaves much behind is searched for garbage. What is left then, mostly traces that tests keep, is frozen: no later search
+    goes through it. Above six GiB, which the quick tests do not reach, tests forget what they keep: they make it again."""
+    if _resident() > max(6 * 2**30, _searched_at[0] + 2**30):
+        _forget()
+        gc.unfreeze()
         gc.collect()
-        gc.freeze()
         _searched_at[0] = _resident()
+    elif sys.getallocatedblocks() > _blocks[0] + _MANY_BLOCKS:
+        gc.collect()
+    _blocks[0] = sys.getallocatedblocks()
+    gc.freeze()
 
 
 def _forget() -> None:
