@@ -24,8 +24,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 gc.set_threshold(BETWEEN_SEARCHES, 10, 100)  # what is searched is mostly traces that tests keep, and there is little garbage in them
 _searched_at = [0]
-_blocks = [0]
-_MANY_BLOCKS = 100_000  # of memory: what two layers leave
+_left_before = [0]
+_MANY_BLOCKS = 100_000  # of memory, as a step of two layers leaves; to count them takes half a millisecond
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.
@@ -50,14 +50,16 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown() -> None:
     """A test that leaves much behind is searched for garbage. What is left then, mostly traces that tests keep, is frozen: no later search
     goes through it. Above six GiB, which the quick tests do not reach, tests forget what they keep: they make it again."""
-    if _resident() > max(6 * 2**30, _searched_at[0] + 2**30):
+    left, full = sys.getallocatedblocks(), _resident() > max(6 * 2**30, _searched_at[0] + 2**30)
+    if full:
         _forget()
         gc.unfreeze()
+    if full or left > _left_before[0] + _MANY_BLOCKS:
         gc.collect()
+        left = sys.getallocatedblocks()
+    if full:
         _searched_at[0] = _resident()
-    elif sys.getallocatedblocks() > _blocks[0] + _MANY_BLOCKS:
-        gc.collect()
-    _blocks[0] = sys.getallocatedblocks()
+    _left_before[0] = left
     gc.freeze()
 
 
