@@ -92,7 +92,7 @@ def models_of_this_file(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_files, "_of_a_model", chosen)
-        model_files.FILES.__init__()
+        model_files.FILES._loaded = []  # the others need not be looked through again
         yield
 
 

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
@@ -38,8 +39,41 @@ _VALUES = operator.methodcaller("values")
 _MISSING = object()
 
 
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What ``ModelFiles`` lists of one module, and the identities of the values in it and in its classes when it was looked through."""
+
+    module: ModuleType
+    owners: list[Any]
+    identities: list[int]
+    remembering: list[tuple[Any, str]]
+    attention: list[tuple[ModuleType, str]]
+    tables: list[dict[Any, Any]]
+
+    @classmethod
+    def of(cls, module: ModuleType) -> _Contents:
+        classes = [value for value in [*vars(module).values()] if _is_class_of(module, value)]
+        owners = [module, *classes]
+        functions = [value for owner in owners for value in [*vars(owner).values()]]
+        values = [(owner, name, value) for owner in (*owners, *_closures(functions)) for name, value in [*attributes(owner).items()]]
+        return cls(
+            module=module,
+            owners=owners,
+            identities=_identities(owners),
+            remembering=[(owner, name) for owner, name, value in values if remembers(value)],
+            attention=[(module, name) for name, value in [*vars(module).items()] if _is_attention(value)],
+            tables=[value for _, name, value in values if type(value) in _TABLES and not name.startswith("__")],
+        )
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the module still has the same values: it may have been looked through in the middle of its import."""
+        return self.identities == _identities(self.owners)
+
+
 class ModelFiles:
-    """The loaded modules that may hold a model's code, looked through only when the set of loaded modules has changed.
+    """The loaded modules that may hold a model's code. When the set of loaded modules has changed, those are looked through that are new or
+    have other values than before.
 
     ``remembering`` lists the functions and methods with ``lru_cache`` as (module, class or closure cell, name); ``attention`` lists the
     modules that import torch's attention by name, with that name; ``tables`` lists the modules' globals and dictionaries. All are as of the
@@ -47,6 +81,7 @@ class ModelFiles:
 
     def __init__(self) -> None:
         self._loaded: list[ModuleType] = []
+        self._contents: dict[int, _Contents] = {}
         self._names: list[dict[str, Any]] = []
         self.remembering: list[tuple[Any, str]] = []
         self.attention: list[tuple[ModuleType, str]] = []
@@ -58,15 +93,21 @@ class ModelFiles:
         if len(loaded) != len(self._loaded) or not all(map(operator.is_, loaded, self._loaded)):
             modules = [module for module in loaded if _of_a_model(module)]
             self._loaded, self._names = loaded, [vars(module) for module in modules]
-            classes = [value for module in modules for value in [*vars(module).values()] if _is_class_of(module, value)]
-            functions = [value for owner in (*modules, *classes) for value in [*vars(owner).values()]]
-            owners = (*modules, *classes, *_closures(functions))
-            values = [(owner, name, value) for owner in owners for name, value in [*attributes(owner).items()]]
-            self.remembering = [(owner, name) for owner, name, value in values if remembers(value)]
-            self.attention = [(module, name) for module in modules for name, value in [*vars(module).items()] if _is_attention(value)]
-            tables = {id(value): value for _, name, value in values if type(value) in _TABLES and not name.startswith("__")}
+            self._contents = {id(module): self._look_through(module) for module in modules}
+            each = [*self._contents.values()]
+            self.remembering = [function for contents in each for function in contents.remembering]
+            self.attention = [place for contents in each for place in contents.attention]
+            tables = {id(table): table for contents in each for table in contents.tables}
             self.tables = [*self._names, *tables.values()]  # modules import each other's dictionaries: each once
         return self._names
+
+    def _look_through(self, module: ModuleType) -> _Contents:
+        before = self._contents.get(id(module))
+        return before if before is not None and before.is_current else _Contents.of(module)
+
+
+def _identities(owners: Iterable[Any]) -> list[int]:
+    return [*map(id, chain.from_iterable([*vars(owner).values()] for owner in owners))]
 
 
 def _is_attention(value: Any) -> bool:

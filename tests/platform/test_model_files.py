@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+from types import ModuleType
 from typing import Any
 
-from calc.platform.model_files import restored
+import pytest
+
+from calc.platform import model_files
+from calc.platform.model_files import ModelFiles, restored
 
 
 def _is_float(value: Any) -> bool:
@@ -20,3 +26,36 @@ def test_what_passes_is_taken_out_of_each_table_and_the_rest_stays() -> None:
         renamed[0.5] = renamed.pop("a")
 
     assert [{"a": 1}, {"a": 2, "b": 3}, {"d": 7}, {}] == [same, replaced, grown, renamed]
+
+
+def _loaded(patch: pytest.MonkeyPatch, name: str, **values: Any) -> ModuleType:
+    module = ModuleType(name)
+    module.__dict__.update(values, __file__=f"/models/{name}.py")
+    patch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_a_module_is_looked_through_when_it_is_new_or_has_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more module is loaded, and one in the middle of its import goes on: two are looked through, and what they cache is listed."""
+    files, seen, look_through = ModelFiles(), list[str](), model_files._Contents.of
+    _loaded(monkeypatch, "napkin_whole", TABLE={})
+    halfway = _loaded(monkeypatch, "napkin_halfway", TABLE={})
+    files.names()
+    monkeypatch.setattr(model_files._Contents, "of", lambda module: seen.append(module.__name__) or look_through(module))
+
+    halfway.__dict__["cached"] = functools.lru_cache(len)
+    added = _loaded(monkeypatch, "napkin_added", TABLE={}).__dict__["TABLE"]
+    files.names()
+
+    assert ["napkin_halfway", "napkin_added"] == seen
+    assert (halfway, "cached") in files.remembering
+    assert any(table is added for table in files.tables)
+
+
+def test_the_globals_are_the_same_list_while_no_module_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ModelFiles()
+    before = files.names()
+    assert files.names() is before
+
+    _loaded(monkeypatch, "napkin_added")
+    assert files.names() is not before
