@@ -176,9 +176,8 @@ class _Completion:
 
     def _of_iterations(self, changed: Sequence[Guard]) -> Refusal | None:
         """The refusal that names the largest size of the ``changed`` guards that was taken for a number of iterations; None if there is
-        none, but those that the spec declares."""
-        undeclared = {*self.graph.loops} - {*self.spec.trip_counts}
-        about = {name: c for c in changed for name in ordered_names(c.expr) if name in undeclared and name in self.sizes}
+        none."""
+        about = {name: c for c in changed for name in ordered_names(c.expr) if name in self.graph.loops and name in self.sizes}
         if not about:
             return None
         name = max(about, key=lambda name: self.sizes[name])

@@ -45,6 +45,7 @@ from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
 from calc.trace.values import scalar_reads
 from calc.trace.values.doubles import preserving_order
 from calc.trace.values.integers import like_integers
+from calc.trace.values.iteration_counts import Comparisons, CountComparison, counted
 from calc.trace.values.size_arithmetic import symbolic_numbers
 from calc.trace.values.size_cache import caching_sizes
 
@@ -62,6 +63,7 @@ class TracedRun:
     ``number_reads``     line that uses the value of a size, or of a double computed from sizes → the symbols in it.
     ``exchanged``        kernels that torch would run differently, by their keys in ``calc.graph.exchanges``.
     ``rounded_shares``   those of ``SizeEnv``.
+    ``comparisons``      what the step compares numbers of iterations with.
     ``unrolled``         whether an iteration of another trace is repeated in it: it is not traced itself.
     """
 
@@ -76,6 +78,7 @@ class TracedRun:
     number_reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
     rounded_shares: Sequence[SpecializationError] = ()
+    comparisons: Sequence[CountComparison] = ()
     unrolled: bool = False
 
 
@@ -143,7 +146,8 @@ def _traced(
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.rounded_shares)
     constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
-    traced = TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
+    read = (*recorder.comparisons,)
+    traced = TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares, read)
     return traced, drawn
 
 
@@ -168,10 +172,12 @@ def _recording(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats |
     basis, fixed = at.basis, at.fixed
     repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
     env = repeats.env
-    values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
+    noted: Comparisons = {}
+    values: dict[str, Any] = {**fixed} if env is None else {**counted(fixed, noted), **env.symbols}
     sizes = Sizes(**{name: parse(text).value_in(PythonOperators(values)) for name, text in basis.define.items()})
     unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
     recorder = Recorder(repeats, unbacked, at.observed, mutates_tracked)
+    recorder.comparisons = noted
     # Redirects what the model prints: stdout is for data.
     with (
         recorder.stopping(),

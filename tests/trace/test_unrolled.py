@@ -113,9 +113,9 @@ def branching(yields: bool) -> Derivation:
 
 @pytest.mark.slow
 def test_a_branch_on_the_length_beyond_the_traced_iterations_is_no_guess() -> None:
-    """Longer sequences take one cell more: they are traced at that length, which is a number then."""
+    """Longer sequences take one cell more: they are traced at that length, which is a number then, also if it was declared a trip count."""
     assert products(branching(True), T=7) == 7
-    for of in (specializable, walk):
+    for of in (specializable, walk, functools.partial(walk, trip_counts=("T",))):
         long = derived(of(longer_than_eight), T=11)
         assert products(long) == 11 + 1
         assert long.specialized == {"T": 11}
