@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class TracedGraph:
     """A graph with its closed forms and its spec. ``certified`` returns the graph with certificates at degenerate sizes too; ``trace_at``
-    traces the step at given sizes."""
+    traces the step at given sizes; ``alike`` says whether as many iterations as at these sizes are like those of the graph."""
 
     graph: Graph
     analysis: Analysis
     spec: Spec | None = None
     certified: Callable[[], Graph] | None = None
     trace_at: Callable[[Mapping[str, int]], StepTrace] | None = None
+    alike: Callable[[Mapping[str, int]], bool] = lambda _: True
 
 
 Trace = Callable[[Mapping[str, int]], TracedGraph]
@@ -49,14 +50,14 @@ class Traces:
 
     def __init__(self, derive: Derive, first: TracedGraph, trace: Trace | None = None, spec: Spec | None = None) -> None:
         self._derive, self._traced, self._trace, self.spec = derive, [first], trace, spec
-        self._derived: list[Derivation] = []  # whose evaluators use their own closed forms only
+        self._derived: list[tuple[TracedGraph, Derivation]] = []  # whose evaluators use their own closed forms only
 
     def derivation(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation at all ``sizes``. Raises where they are invalid for the model, or no trace can be made."""
         traced = self._holding(sizes)
         free = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
         nearest = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), free)), traced)
-        self._derived.append(nearest)
+        self._derived.append((traced, nearest))
         around = OtherSizes(self, traced, nearest)
         quantities = {
             name: q if q._evaluator is None else replace(q, _evaluator=_AtAnySizes(q._evaluator, name, around))
@@ -66,8 +67,8 @@ class Traces:
 
     def value(self, name: str, sizes: Mapping[str, int]) -> int:
         """One quantity at all ``sizes``."""
-        evaluators = (cached[name]._evaluator for cached in self._derived)
-        near = next((e for e in evaluators if e is not None and e.holds(sizes)), None)
+        evaluators = ((cached[name]._evaluator, traced) for traced, cached in self._derived)
+        near = next((e for e, traced in evaluators if e is not None and e.holds(sizes) and _are_alike(traced, sizes)), None)
         if near is not None:
             return near.value(sizes)
         value = self.derivation(sizes)[name].value
@@ -78,7 +79,7 @@ class Traces:
     def _holding(self, sizes: Mapping[str, int]) -> TracedGraph:
         """The trace that holds at ``sizes``, made now if there is none yet."""
         for traced in self._traced:
-            if holds(traced.graph, sizes):
+            if holds(traced.graph, sizes) and _are_alike(traced, sizes):
                 return traced
         if self._trace is None:
             raise not_traced(self._traced[0].graph, sizes)
@@ -105,6 +106,7 @@ class OtherSizes:
     traced: TracedGraph
     derivation: Derivation
     _answers: dict[tuple[bool, tuple[tuple[str, int], ...]], bool] = field(default_factory=dict, repr=False, compare=False)
+    _alike: dict[tuple[tuple[str, int], ...], bool] = field(default_factory=dict, repr=False, compare=False)
 
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """All sizes: those not given are the derivation's, and defaults follow. Raises ``DimensionError`` for invalid sizes."""
@@ -121,12 +123,20 @@ class OtherSizes:
         return self._holds(self.traced.graph, sizes)
 
     def certified(self, sizes: Mapping[str, int]) -> bool:
-        """Like ``holds``, after certificates at degenerate sizes where those can decide: they take less time than a trace with new closed
-        forms."""
-        if self.holds(sizes) or self.traced.certified is None:
-            return self.holds(sizes)
+        """Like ``holds``, after a forward with more iterations than before, and after certificates at degenerate sizes where those can
+        decide: they take less time than a trace with new closed forms."""
+        if self.holds(sizes):
+            return self._are_alike(sizes)
+        if self.traced.certified is None:
+            return False
         resolved = _resolved(self.traced.graph, sizes)
         return resolved is not None and certificates_may_answer(self.traced.graph, resolved) and self._holds(self.traced.certified(), sizes)
+
+    def _are_alike(self, sizes: Mapping[str, int]) -> bool:
+        key = tuple(sizes.items())
+        if key not in self._alike:
+            self._alike[key] = _are_alike(self.traced, sizes)
+        return self._alike[key]
 
     def _holds(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
         """Whether ``graph`` holds at ``sizes``, cached: a search evaluates it for each quantity."""
@@ -247,6 +257,12 @@ def holds(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether the step runs at all ``sizes`` as traced in ``graph``."""
     resolved = _resolved(graph, sizes)
     return resolved is not None and not graph.failed_guards(resolved)
+
+
+def _are_alike(traced: TracedGraph, sizes: Mapping[str, int]) -> bool:
+    """Whether as many iterations as at all ``sizes``, where the graph holds, are like those of the graph."""
+    resolved = _resolved(traced.graph, sizes)
+    return resolved is not None and traced.alike(resolved)
 
 
 def _resolved(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:

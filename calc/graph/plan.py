@@ -57,6 +57,14 @@ class Inferred:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlike:
+    """``at`` these values of the basis symbols, with more iterations than were traced, the step runs other operators than its iterations
+    so far say."""
+
+    at: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a plan does not suffice: ``error`` is reported if no other plan does, ``evidence`` is what tracing inferred for another plan.
 
@@ -65,7 +73,7 @@ class Refusal:
     """
 
     error: NapkinError
-    evidence: TripCount | Shallow | Inferred | None = None
+    evidence: TripCount | Shallow | Inferred | Unlike | None = None
     of_case: bool = False
     of_certificate: bool = False
 
@@ -104,8 +112,9 @@ class TracePlan:
     them. Quantities without closed form are unknown in both. ``sizes`` are the values of dimensions: they determine the order of the hints.
 
     A dimension that is read as a number is a trip count: ``trip_counts`` has its symbol with the line. The higher ``attempt`` is, the more
-    iterations are traced; ``failed`` are quantities whose closed forms failed a certificate at fewer. ``specialized`` names dimensions that
-    stay numbers, at their sizes, each with the reason.
+    iterations are traced; ``failed`` are quantities whose closed forms failed a certificate at fewer. ``deeper`` are values of the basis
+    symbols for one more certificate, with many iterations. ``specialized`` names dimensions that stay numbers, at their sizes, each with
+    the reason.
 
     ``equal`` fixes dimensions to 1 or to another one, for a special case. ``near`` are symbols to trace near the sizes. With
     ``orders_products``, hints also keep the order of dimensions that are products, such as ``h = g·n``.
@@ -119,6 +128,7 @@ class TracePlan:
     attempt: int = 0
     trip_counts: Mapping[str, str] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
+    deeper: Mapping[str, int] = field(default_factory=dict)
     specialized: Mapping[str, str] = field(default_factory=dict)
     equal: Mapping[str, str] = field(default_factory=dict)
     near: Near | None = None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TypeVar
 
@@ -65,6 +66,14 @@ class Cache:
         if self._entry is not None:
             self._entry.discard()
 
+    def read_values(self) -> dict[str, int] | None:
+        """The values of an entry that ``write_values`` wrote."""
+        return self._read(_values, lambda _: None)
+
+    def write_values(self, values: Mapping[str, int]) -> None:
+        """Write values of basis symbols."""
+        self._write(lambda: json.dumps(dict(values)))
+
     def write(self, graph: Graph) -> None:
         self._write(lambda: serialize.dumps(graph))
 
@@ -75,6 +84,13 @@ class Cache:
     def _write(self, text: Callable[[], str]) -> None:
         if self._entry is not None:
             self._entry.write(text)
+
+
+def _values(text: str) -> dict[str, int]:
+    try:
+        return {name: operator.index(value) for name, value in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadInputError("no values of symbols") from error
 
 
 def _named_after(spec: Spec, graph: Graph) -> Graph:

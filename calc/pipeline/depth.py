@@ -92,7 +92,7 @@ class Attempts:
     def _graph(self, plan: TracePlan) -> Graph | Refusal:
         from calc.trace import attempt
 
-        first = replace(plan, attempt=0, trip_counts={}, failed=())
+        first = replace(plan, attempt=0, trip_counts={}, failed=(), deeper={})
         if first != self._first:
             self._first, self._traces, self._unrolls = first, {}, True
         return attempt(plan, self._traces, self.certifier.progress, self._unrolls)
@@ -109,6 +109,8 @@ class Attempts:
         graph = replace(graph, unknown=plan.spec.unknown)
         analysis = outcome_of(lambda: analysed(graph))
         any_sizes = certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)
+        if plan.deeper:
+            any_sizes.append([{name: plan.deeper.get(name, value) for name, value in any_sizes[0][0].items()}])
         if isinstance(analysis, Refusal):
             judged = replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
             return judged if plan.failed else self._with_more_inferred(plan, graph, judged, any_sizes[0][-1], None)
@@ -171,7 +173,7 @@ class Attempts:
         hopeless = not graph.loops or (repeated and not graph.trip_count_reads)
         if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self.certifier):
             read = [c for c in graph.guards if not c.compares]  # a closed form specialized to particular numbers may be wrong
-            return Refusal(divided or by_values(spec, read) or error)
+            return Refusal(divided or by_values(spec, read) or (_no_polynomial(spec, graph, error) if graph.loops else error))
         attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
         if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
@@ -269,7 +271,11 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
         if tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll:
             return failure
         return _of(failure, SpecializationError(name, where, message))
-    return failure
+    declared = next((name for name in reversed(spec.trip_counts) if name in graph.loops), None)
+    if declared is None or is_of_peaks(failure):
+        return failure
+    statement = f"the step is not a polynomial in {declared}, a number of iterations: {failure}"
+    return _of(failure, SpecializationError(declared, "", Failure(statement, f"{spec.name}: ")))
 
 
 def _of(failure: CertificateError, error: TraceError) -> TraceError:

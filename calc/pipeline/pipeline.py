@@ -11,7 +11,7 @@ from calc.derive.result import Derivation
 from calc.dimensions import ordered_names
 from calc.errors import BadInputError, CertificateError, NapkinError, RefusedOperatorError, SizesError, TraceError
 from calc.graph import trip_counts, unbacked_sizes
-from calc.graph.plan import Refusal, TracePlan, outcome_of, refined, simplified
+from calc.graph.plan import Refusal, TracePlan, Unlike, outcome_of, refined, simplified
 from calc.graph.specialization import trip_counts_to_specialize
 from calc.graph.step import Graph, StepTrace
 from calc.options import Options
@@ -20,12 +20,14 @@ from calc.pipeline.ahead import Ahead
 from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
 from calc.pipeline.depth import Attempts, in_patterns, own_error
+from calc.pipeline.iterations import Iterations
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed, foreseen, multiples_needed
 from calc.platform.garbage import rarely_searched
 from calc.platform.progress import Progress
 from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
+from calc.symbolic.assignments import PLAIN, sizes_text
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
@@ -42,7 +44,8 @@ def _silent(_: str) -> None:
 @dataclass(frozen=True)
 class Run:
     """How a spec is traced, and the ``registry`` of rules that derives its closed forms. ``made`` holds traces in memory, by dimensions and
-    case: other sizes reuse the general graph. ``specialized`` names dimensions that are numbers from the start, each with the reason."""
+    case: other sizes reuse the general graph, up to the numbers of iterations that are ``alike``. ``specialized`` names dimensions that
+    are numbers from the start, each with the reason."""
 
     options: Options = field(default_factory=Options)
     cache: bool = True
@@ -50,6 +53,7 @@ class Run:
     registry: Registry = field(default_factory=lambda: REGISTRY)
     specialized: Mapping[str, str] = field(default_factory=dict)
     made: dict[tuple[str, str], _Analysed] = field(default_factory=dict)
+    alike: dict[tuple[str, str], Iterations] = field(default_factory=dict)
     read: list[Cache] = field(default_factory=list)  # cache entries that graphs were read from
 
     def cached(
@@ -71,6 +75,14 @@ class Run:
             store.write(made[0])
             self.made[key] = made
         return made
+
+    def iterations(self, spec: Spec, case: str) -> Iterations:
+        """The numbers of iterations that are alike in the graph of ``spec`` in this ``case``."""
+        at = functools.partial(self._at, spec, case)
+        return self.alike.setdefault((repr(spec.dimensions), case), Iterations(at))
+
+    def _at(self, spec: Spec, case: str, counts: str) -> Cache:
+        return Cache(spec, self.options, self.cache, f"{case} {counts}")
 
     def general_case(self, spec: Spec, sizes: Mapping[str, int]) -> str:
         """The case of the general graph: empty, or with dimensions specialized from the start, their values."""
@@ -191,7 +203,9 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: Run) -> Traced
     by_registry = analysis if analysis is not None and own else certified(graph, run.registry)
     everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if own else analysis, spec))
     trace_here = functools.partial(_trace_at, spec, run.options)
-    return TracedGraph(graph, by_registry, unbacked_sizes.with_traced_dimensions(spec, graph), everywhere, trace_here)
+    of_graph = unbacked_sizes.with_traced_dimensions(spec, graph)
+    alike = functools.partial(planned.iterations.are_alike, of_graph, graph)
+    return TracedGraph(graph, by_registry, of_graph, everywhere, trace_here, alike)
 
 
 def _trace_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> StepTrace:
@@ -282,12 +296,13 @@ def _numbers(derivation: Derivation) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A graph, its closed forms if already derived, its spec, and the plan that traced it."""
+    """A graph, its closed forms if already derived, its spec, the plan that traced it, and up to which numbers of iterations it holds."""
 
     graph: Graph
     analysis: Analysis | None
     spec: Spec
     plan: TracePlan
+    iterations: Iterations
 
 
 def traced(spec: Spec, sizes: Mapping[str, int] | None, run: Run) -> Planned:
@@ -358,13 +373,18 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     """The graph by ``plan``: the general one, which depends on the spec alone, so that earlier calls do not change it; and the special case
     of these sizes, if the general graph does not hold there."""
     spec, sizes = in_patterns(plan.spec, plan.sizes, plan.options), plan.sizes
-    general = run.general_case(spec, sizes)
+    general = run.general_case(spec, sizes) + (f"certified at {dict(plan.deeper)}" if plan.deeper else "")
     made = run.cached(spec, general, lambda: _general(plan, spec, run, once), lambda graph: _fits(spec, graph, sizes))
     if isinstance(made, Refusal):
         return made
     inferred = unbacked_sizes.with_traced_dimensions(spec, made[0])
     values = inferred.sizes(sizes)
     graph = _with_values(made[0], values)
+    alike = run.iterations(spec, general)
+    many = alike.unlike(inferred, graph, values)
+    if many is not None:
+        counts = sizes_text({loop: many[loop] for loop in graph.loops}, PLAIN)
+        return Refusal(TraceError(f"{spec.name}: a forward at {counts} is not what fewer iterations say"), Unlike(many))
     if graph.failed_guards(values):
         at_values = TracePlan(inferred, values, plan.options)
         analysis = functools.partial(run.analysed, spec, general, graph)
@@ -373,8 +393,8 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
         )
         if isinstance(case, Refusal):
             return replace(case, of_case=True)
-        return Planned(*case, inferred, plan)
-    return Planned(graph, made[1], inferred, plan)
+        return Planned(*case, inferred, plan, alike)
+    return Planned(graph, made[1], inferred, plan, alike)
 
 
 def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:

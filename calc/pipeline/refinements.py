@@ -21,7 +21,7 @@ from calc.errors import (
 from calc.graph import unbacked_sizes
 from calc.graph.basis import basis_of
 from calc.graph.guards import Guard
-from calc.graph.plan import DivisorSearch, Inferred, Near, Refusal, Shallow, TracePlan, TripCount
+from calc.graph.plan import DivisorSearch, Inferred, Near, Refusal, Shallow, TracePlan, TripCount, Unlike
 from calc.pipeline import divisibility
 from calc.pipeline.depth import is_of_peaks, larger_than_traced, own_error, reads_of_trip_counts, tells_no_peak
 from calc.spec import Spec
@@ -54,6 +54,14 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
         return None
     reason = "the iterations traced do not determine the closed forms: tracing more"
     return replace(plan, attempt=shallow.attempt, failed=(*plan.failed, shallow.quantity), reason=reason)
+
+
+def certified_deeper(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Certify at a number of iterations where a forward is not what fewer iterations say."""
+    unlike = refusal.evidence
+    if not isinstance(unlike, Unlike):
+        return None
+    return replace(plan, deeper={**plan.deeper, **unlike.at}, reason=str(refusal.error))
 
 
 def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -186,7 +194,7 @@ def size_of_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 ITERATIONS = (trip_count, more_iterations)
 AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, near_sizes, specialized_size)
-REFINEMENTS = (*AT_ONE_SPEC, whole_chunks, size_of_iterations, divisor, unknown_quantities, specializable_size)
+REFINEMENTS = (*AT_ONE_SPEC, certified_deeper, whole_chunks, size_of_iterations, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
 _NEVER_UNKNOWN = "parameters"

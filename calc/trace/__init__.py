@@ -22,6 +22,7 @@ from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.spec import Spec
+from calc.trace import step
 from calc.trace.hints import hints, next_composite
 from calc.trace.step import StepSizes, trace_step
 from calc.trace.tracer import TracedRuns, Tracer, hint_rules, no_closed_form, sides
@@ -108,6 +109,11 @@ def _count_flipped(graph: Graph, at: Mapping[str, int]) -> int:
 def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepTrace:
     """A concrete trace of the step of ``graph``, at the given values of its basis symbols."""
     return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.mutates_tracked).trace
+
+
+def first_forward(spec: Spec, graph: Graph, at: Mapping[str, int]) -> Mapping[str, int]:
+    """What the first forward of the step of ``graph`` makes at the given values of its basis symbols (``calc.trace.step``)."""
+    return step.first_forward(spec, StepSizes(graph.as_basis(), {}, at), Options(**graph.options), graph.mutates_tracked)
 
 
 def case_with_certificates(plan: TracePlan, general: Graph, requested: Mapping[str, int]) -> Iterator[Any]:

@@ -25,7 +25,6 @@ from calc.trace.module_paths import ModulePath
 from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch, refuse_undivided
 from calc.trace.values import affine_indices, chosen_rows, data_dependence, facts, true_counts
 from calc.trace.values.constant_propagation import ConstantPropagation
-from calc.trace.values.iteration_counts import Comparisons
 from calc.trace.values.unbacked_sizes import UnbackedSizes
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
@@ -80,7 +79,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.mutates_tracked = False
         self._aliasing = aliasing  # whether views are those of real tensors
         self.exchanged: set[str] = set()
-        self.comparisons: Comparisons = {}
         self._view_result: torch.Tensor | None = None
         self._lifting = False
         self._stands_for: dict[int, weakref.ref[torch.Tensor]] = {}  # storage of a fake tensor → the real one in whose place it is

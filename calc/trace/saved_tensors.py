@@ -82,6 +82,11 @@ class SavedTensors:
         saved_storages = {saved.tensor.storage for saved in self._saved}
         self._open = self._recorder.alive - self._before - saved_storages - {self._recorder.storage(loss)}
 
+    @property
+    def so_far(self) -> tuple[Saved, ...]:
+        """The saved tensors that are known before the graph is freed."""
+        return tuple(self._saved)
+
     def dropped(self) -> None:
         """Call after the step, when its graph is freed: candidates that were freed with it were saved by the graph."""
         freed = self._open - self._recorder.alive

@@ -8,6 +8,7 @@ import itertools
 import logging
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,7 +46,6 @@ from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
 from calc.trace.values import scalar_reads
 from calc.trace.values.doubles import preserving_order
 from calc.trace.values.integers import like_integers
-from calc.trace.values.iteration_counts import Comparisons, CountComparison, counted
 from calc.trace.values.size_arithmetic import symbolic_numbers
 from calc.trace.values.size_cache import caching_sizes
 
@@ -63,7 +63,6 @@ class TracedRun:
     ``number_reads``     line that uses the value of a size, or of a double computed from sizes → the symbols in it.
     ``exchanged``        kernels that torch would run differently, by their keys in ``calc.graph.exchanges``.
     ``rounded_shares``   those of ``SizeEnv``.
-    ``comparisons``      what the step compares numbers of iterations with.
     ``unrolled``         whether an iteration of another trace is repeated in it: it is not traced itself.
     """
 
@@ -78,7 +77,6 @@ class TracedRun:
     number_reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
     rounded_shares: Sequence[SpecializationError] = ()
-    comparisons: Sequence[CountComparison] = ()
     unrolled: bool = False
 
 
@@ -146,9 +144,18 @@ def _traced(
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.rounded_shares)
     constant_reads, value_reads, rewritten = constants.constant_reads, constants.value_reads, recorder.mutates_tracked
-    read = (*recorder.comparisons,)
-    traced = TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares, read)
+    traced = TracedRun(trace, guards, divided, constant_reads, value_reads, repeats, readers, rewritten, by_value, exchanged, shares)
     return traced, drawn
+
+
+def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool) -> Counter[str]:
+    """What the module and the first forward of a step make, a fraction of the work of a trace: ``operators`` and those of each name,
+    ``storages`` with their ``bytes``, those still ``alive`` (``bytes_alive``), tensors saved for the backward of each operator, and
+    ``trained`` parameters."""
+    with _recording(spec, at, mutates_tracked, None) as (recorder, sizes):
+        run = _StepRun(spec, sizes, recorder, options)
+        with run.reading(certifying=True), extreme(False):
+            return run.first_forward()
 
 
 def unrolled_run(spec: Spec, run: TracedRun, at: StepSizes, options: Options) -> TracedRun | None:
@@ -172,12 +179,10 @@ def _recording(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats |
     basis, fixed = at.basis, at.fixed
     repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
     env = repeats.env
-    noted: Comparisons = {}
-    values: dict[str, Any] = {**fixed} if env is None else {**counted(fixed, noted), **env.symbols}
+    values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: parse(text).value_in(PythonOperators(values)) for name, text in basis.define.items()})
     unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
     recorder = Recorder(repeats, unbacked, at.observed, mutates_tracked)
-    recorder.comparisons = noted
     # Redirects what the model prints: stdout is for data.
     with (
         recorder.stopping(),
@@ -295,13 +300,7 @@ class _StepRun:
         masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
         recorder.owner.update({t.storage: n for n, t in masters})
         self._state()  # some optimizers create their state when they are built: it is allocated before the first step
-        with (
-            recorder.path.watch(self.module),
-            hide_tracing.calls_noted(self._noted, recorder.size),
-            self._overriding(),
-            _attention(self.options),
-            on_cuda.running_on_cuda(recorder, self.options.attention) if self.options.kernels == "cuda" else contextlib.nullcontext(),
-        ):
+        with self._running():
             for number in (1, 2):
                 if self.optimizer is not None:
                     self._step(number, self.optimizer)
@@ -328,6 +327,38 @@ class _StepRun:
             windows=tuple(self.windows),
             masters=masters,
         )
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        recorder = self.recorder
+        with (
+            recorder.path.watch(self.module),
+            hide_tracing.calls_noted(self._noted, recorder.size),
+            self._overriding(),
+            _attention(self.options),
+            on_cuda.running_on_cuda(recorder, self.options.attention) if self.options.kernels == "cuda" else contextlib.nullcontext(),
+        ):
+            yield
+
+    def first_forward(self) -> Counter[str]:
+        """``first_forward`` of this run, whose sizes are all numbers."""
+        recorder = self.recorder
+        for name, parameter in self.module.named_parameters():
+            recorder.tensor(parameter, name)
+        loss = None
+        with self._running(), self._model_reads():
+            if self.optimizer is None:
+                self._forward(1)
+            else:
+                loss = self._training_forward(watched=True)
+        nbytes = {storage: int(size) for storage, size in recorder.nbytes.items()}
+        alive = [nbytes[storage] for storage in recorder.alive]
+        del loss
+        operators = Counter(op.name for op in recorder.ops)
+        saved = Counter(f"saved by {tensor.op}" for tensor in self.saved_tensors.so_far)
+        made = Counter(operators=operators.total(), storages=len(nbytes), bytes=sum(nbytes.values()))
+        kept = Counter(alive=len(alive), bytes_alive=sum(alive), trained=sum(p.requires_grad for p in self.module.parameters()))
+        return operators + saved + made + kept
 
     def _registered_since(self, buffers: Sequence[tuple[str, Tensor]]) -> tuple[tuple[str, Tensor], ...]:
         """Further buffers, which the steps themselves register: a mask that a module keeps from its first forward on."""

@@ -26,7 +26,7 @@ from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import Basis, basis_of
 from calc.graph.exchanges import EXCHANGES
 from calc.graph.plan import Inferred, Refusal, TracePlan, TripCount, outcome_of
-from calc.graph.step import Assumption, Graph, Size, TracedDim
+from calc.graph.step import Assumption, Graph, TracedDim
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.platform.torch_private import torch_version
@@ -37,7 +37,6 @@ from calc.trace import guards
 from calc.trace.hints import HintRules, hints
 from calc.trace.kernels import on_cuda
 from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
-from calc.trace.values.iteration_counts import guards_of
 
 TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
 
@@ -82,7 +81,7 @@ class Tracer:
             if isinstance(run, Refusal):
                 return run
             runs.append(run)
-        return self._as_sizes(runs) or self._of(runs)
+        return self._of(runs)
 
     @property
     def _traced_counts(self) -> dict[str, trip_counts.Counts]:
@@ -113,20 +112,11 @@ class Tracer:
         """The run with those symbols fixed, unrolled from the run with one iteration less, if there is one and it determines this one."""
         for loop, counts in self._traced_counts.items():
             shorter = self.traces.get(tuple({**fixed, loop: fixed[loop] - 1}.items()))
-            if shorter is None or not self._may_be_repeated(shorter, loop):
-                continue
-            if loop in self._stated and len(counts) == _OF_A_LINE and fixed[loop] == counts[-1]:
+            if loop in self._stated and len(counts) == _OF_A_LINE and fixed[loop] == counts[-1] and shorter is not None:
                 outcome = outcome_of(functools.partial(unrolled_run, self.spec, shorter, self._sizes(fixed), self.plan.options))
                 if outcome is not None and not isinstance(outcome, Refusal):
                     return outcome
         return None
-
-    @staticmethod
-    def _may_be_repeated(run: TracedRun, loop: str) -> bool:
-        """Whether one more iteration compares nothing that only a trace with it shows: which comparisons are about single iterations."""
-        counts = run.trace.sizes
-        one_more = {**counts, loop: counts[loop] + 1}
-        return not any(one.holds_at(one_more) and one.changes_from(counts) for one in run.comparisons)
 
     def _sizes(self, fixed: Mapping[str, int]) -> StepSizes:
         """Sizes of a run with these trip counts."""
@@ -215,28 +205,11 @@ class Tracer:
                 return unbacked_sizes.with_bound(spec, name, loop)
         return None
 
-    def _as_sizes(self, runs: Sequence[TracedRun]) -> Refusal | None:
-        """The refusal of a declared trip count that is a size of the inputs as well: as a symbol, it shows what the step compares it with.
-        """
-        for name in self.spec.trip_counts:
-            loops = ordered_names(self.basis.define[name])
-            inputs: dict[tuple[int, ...], set[tuple[Size, ...]]] = {}
-            for run in runs:
-                sizes = run.trace.sizes
-                others = tuple(size for loop, size in sizes.items() if loop not in loops)
-                inputs.setdefault(others, set()).add(tuple(s.nbytes for s in run.trace.storages if s.role == "input"))
-            if any(len({*map(len, each)}) == 1 < len(each) for each in inputs.values()):
-                undeclared = replace(self.spec, trip_counts=tuple(each for each in self.spec.trip_counts if each != name))
-                why = f"{name} is a size of the inputs as well as a number of iterations: tracing it as a symbol"
-                return Refusal(SpecializationError(name, "the inputs", why), Inferred(undeclared, why))
-        return None
-
     # -- the graph of the runs -------------------------------------------------------------------------------------------------
 
     def _of(self, runs: Sequence[TracedRun]) -> Graph:
         spec, plan, reads, basis = self.spec, self.plan, self.trip_count_reads, self.basis
-        of_counts = guards_of([(run.comparisons, run.trace.sizes) for run in runs])
-        of_sizes = [*of_counts, *guards.graph_guards(runs, reads, spec.dimensions)]
+        of_sizes = guards.graph_guards(runs, reads, spec.dimensions)
         of_zeros = guards.of_zeros(of_sizes, runs, basis.symbols)
         of_values = (*guards.of_values(runs, reads), *guards.of_numbers(of_sizes, runs, reads))
         branches = guards.branches(plan, of_sizes, of_zeros, runs, basis)
