@@ -61,6 +61,10 @@ class _ByCases:
     case: Evaluator
     equal: Mapping[str, str]
 
+    @property
+    def own(self) -> _ByCases:
+        return self
+
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         return self.general.sizes(values)
 

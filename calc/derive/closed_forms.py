@@ -171,6 +171,10 @@ class _Evaluator:
     def __init__(self, analysis: Analysis, values: Mapping[str, int], polys: Sequence[Poly]) -> None:
         self._analysis, self._values, self._polys = analysis, values, polys
 
+    @property
+    def own(self) -> _Evaluator:
+        return self
+
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """All sizes; those not given are the derivation's."""
         return unchecked(_with_values(self._analysis.graph, self._values), values)

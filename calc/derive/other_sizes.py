@@ -198,6 +198,10 @@ class _AtAnySizes:
     name: str
     around: OtherSizes
 
+    @property
+    def own(self) -> Evaluator:
+        return self.inner
+
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         return self.around.sizes(values)
 
@@ -219,6 +223,10 @@ class _CountedByTrace:
     name: str
     graph: Graph
     count: Callable[[tuple[tuple[str, int], ...]], Mapping[str, int]]
+
+    @property
+    def own(self) -> _CountedByTrace:
+        return self
 
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         return unchecked(self.graph, values)

@@ -90,7 +90,7 @@ class _Forms:
 
     def __init__(self, quantity: Quantity) -> None:
         assert quantity._evaluator is not None  # checked by the caller
-        self.evaluator = quantity._evaluator
+        self.evaluator = quantity._evaluator.own
         self.at = [c.at for c in quantity.candidates]
         texts = [c.expr for c in quantity.candidates]
         self.names = sorted(set().union(*map(free_names, texts)))

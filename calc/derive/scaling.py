@@ -199,11 +199,11 @@ class _Line:
                 for coefficient, powers in self._terms(quantity, sizes):
                     part = self._power(powers) if split else None
                     parts[part] = parts.get(part, Fraction(0)) + self._value(coefficient, powers, sizes)
-                if sum(parts.values()) != quantity._evaluator.value(sizes) or any(v.denominator != 1 for v in parts.values()):
+                if sum(parts.values()) != quantity._evaluator.own.value(sizes) or any(v.denominator != 1 for v in parts.values()):
                     raise NapkinError(f"the parts of {quantity.name} are not whole, or do not add up to it, at {self.name} = {size:,}")
                 for part, value in parts.items():
                     values[part] = values.get(part, 0) + int(value)
-        if sum(values.values()) != total._evaluator.value(sizes):
+        if sum(values.values()) != total._evaluator.own.value(sizes):
             raise NapkinError(f"matrix multiplications and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
         return ScalingPoint(size, values)
 

@@ -8,6 +8,7 @@ closed forms are certified with that many iterations. Torch-free at load.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
@@ -17,8 +18,10 @@ from calc.graph.step import Graph
 from calc.pipeline.cache import Cache
 from calc.spec import Spec
 
-# A longer forward might take longer than all traces: of such a loop, over positions, fewer iterations are run.
-_MOST_OPERATORS = 20_000
+# Operators of the longest forward that is run: a longer one, of a loop over positions, might take longer than all traces.
+_MOST_OPERATORS = 12_000
+# The same where a derivation is evaluated at other sizes than its own, which takes no time otherwise.
+_MOST_ELSEWHERE = 4_000
 
 
 class Iterations:
@@ -27,52 +30,75 @@ class Iterations:
     def __init__(self, store: Callable[[str], Cache]) -> None:
         self._store = store
         self._alike: dict[str, int] = {}
-        self._affordable: dict[str, int] = {}
+        self._few: dict[str, _Few] = {}
 
     def are_alike(self, spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
-        """Whether the closed forms hold with as many iterations as at ``sizes``."""
-        return self.unlike(spec, graph, sizes) is None
+        """Whether the closed forms hold with as many iterations as at ``sizes``, which are others than those that they were derived for."""
+        return self.unlike(spec, graph, sizes, _MOST_ELSEWHERE) is None
 
-    def unlike(self, spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:
+    def unlike(self, spec: Spec, graph: Graph, sizes: Mapping[str, int], most: int = _MOST_OPERATORS) -> dict[str, int] | None:
         """Values of the basis symbols at which the forward is not what the traced numbers of iterations say, with no more iterations than
-        at ``sizes``; None if there are none."""
+        at ``sizes``; None if there are none. The forward has ``most`` operators or fewer."""
         requested = graph.as_basis().values(sizes)
         for loop in graph.loops:
             certified = max(trace.sizes[loop] for trace in graph.certificates)
-            count = min(requested[loop], self._affordable.get(loop, requested[loop]))
+            count = self._affordable(loop, requested[loop], most)
             if count > max(certified, self._alike.get(loop, 0)):
-                differing = self._unlike(spec, graph, requested, loop)
+                differing = self._unlike(spec, graph, {**requested, loop: count}, loop, most)
                 if differing:
                     return differing
-                self._alike[loop] = count
+                self._alike[loop] = self._affordable(loop, count, most)
         return None
 
-    def _unlike(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str) -> dict[str, int]:
-        store = self._store(f"iterations {loop} = {requested[loop]}")
+    def _affordable(self, loop: str, count: int, most: int) -> int:
+        return count if loop not in self._few else min(count, self._few[loop].affordable(most))
+
+    def _unlike(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> dict[str, int]:
+        store = self._store(f"iterations {loop} = {requested[loop]}, {most}")
         differing = store.read_values()
         if differing is None:
             try:
-                differing = self._differing(spec, graph, requested, loop)
+                differing = self._differing(spec, graph, requested, loop, most)
             except ModuleNotFoundError:  # without torch, what was traced is believed
                 return {}
             store.write_values(differing)
         return differing
 
-    def _differing(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str) -> dict[str, int]:
+    def _differing(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> dict[str, int]:
         """The values of the basis symbols where it differs; empty where it does not."""
         from calc.trace import first_forward
 
+        counts = sorted({trace.sizes[loop] for trace in graph.traces})
         for at in _values(graph, requested, loop):
-            few = sorted({trace.sizes[loop] for trace in graph.traces})
             try:
-                made = [first_forward(spec, graph, {**at, loop: count}) for count in few]
-                more = (made[-1]["operators"] - made[-2]["operators"]) // (few[-1] - few[-2])
-                self._affordable[loop] = few[-1] + (_MOST_OPERATORS - made[-1]["operators"]) // max(more, 1)
-                many = {**at, loop: min(at[loop], self._affordable[loop])}
-                return {} if first_forward(spec, graph, many) == _continued(few, made, many[loop]) else many
+                few = self._few[loop] = _Few(counts, [first_forward(spec, graph, {**at, loop: count}) for count in counts])
+                many = {**at, loop: min(at[loop], few.affordable(most))}
+                return {} if first_forward(spec, graph, many) == few.continued(many[loop]) else many
             except NapkinError:  # so many iterations do not go with these other sizes
                 continue
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """What forwards with the traced ``counts`` of iterations ``made``."""
+
+    counts: Sequence[int]
+    made: Sequence[Mapping[str, int]]
+
+    def affordable(self, operators: int) -> int:
+        """The number of iterations with about so many operators."""
+        before, last = (each["operators"] for each in self.made[-2:])
+        more = (last - before) // (self.counts[-1] - self.counts[-2])
+        return self.counts[-1] + (operators - last) // max(more, 1)
+
+    def continued(self, count: int) -> dict[str, int]:
+        """The polynomials through what was made, at another ``count``; without those that are 0 there."""
+        others = [[other for other in self.counts if other != own] for own in self.counts]
+        weights = [prod(Fraction(count - n, own - n) for n in left) for own, left in zip(self.counts, others, strict=True)]
+        names = {name for each in self.made for name in each}
+        continued = {name: sum(weight * each.get(name, 0) for weight, each in zip(weights, self.made, strict=True)) for name in names}
+        return {name: int(value) for name, value in continued.items() if value}
 
 
 def _values(graph: Graph, requested: Mapping[str, int], loop: str) -> Iterator[dict[str, int]]:
@@ -86,11 +112,3 @@ def _values(graph: Graph, requested: Mapping[str, int], loop: str) -> Iterator[d
         at |= {bound: max(at[bound], at[name]) for name, bound in limits.items() if bound in at}
         if all(guard.holds_at(at) for guard in graph.guards if not guard.opaque):
             yield at
-
-
-def _continued(counts: Sequence[int], made: Sequence[Mapping[str, int]], count: int) -> dict[str, int]:
-    """The polynomials through what was ``made`` at ``counts``, at another ``count``; without those that are 0 there."""
-    weights = [prod((Fraction(count - other, own - other) for other in counts if other != own), start=Fraction(1)) for own in counts]
-    names = {name for each in made for name in each}
-    continued = {name: sum(weight * each.get(name, 0) for weight, each in zip(weights, made, strict=True)) for name in names}
-    return {name: int(value) for name, value in continued.items() if value}

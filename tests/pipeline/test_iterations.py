@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import calc
 from calc.derive.result import Derivation
-from calc.pipeline.iterations import Iterations, _continued
+from calc.pipeline.iterations import Iterations, _Few
 from calc.spec import Spec
 from tests.checks import failures
 from tests.trace import modules
@@ -190,9 +190,12 @@ def forwards(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, int]]:
 def test_a_forward_that_takes_too_long_is_one_of_fewer_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four operators each. What differs beyond is not seen: this is what is not checked of a loop over many positions."""
     ran = forwards(monkeypatch)
-    derived(deep(alike), L=100_000)
+    result = derived(deep(alike), L=100_000)
+    assert 2_000 < max(sizes["L"] for sizes in ran) < 5_000
 
-    assert 4_000 < max(sizes["L"] for sizes in ran) < 20_000
+    longest = len(ran)
+    assert cells_run(result, L=200_000) == 200_000
+    assert longest == len(ran)
 
 
 def test_no_forward_up_to_the_certified_depth_and_one_for_each_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,5 +219,5 @@ def test_what_a_forward_has_shown_is_kept_on_disk(tmp_path: Path, monkeypatch: p
 
 
 def test_polynomials_through_what_was_made_are_continued() -> None:
-    made = [{"mm": 3 * n + 1, "cat": n * n, "once": 4} for n in (3, 4, 5)]
-    assert {"mm": 31, "cat": 100, "once": 4} == _continued([3, 4, 5], made, 10)
+    few = _Few((3, 4, 5), [{"mm": 3 * n + 1, "cat": n * n, "once": 4, "gone": 10 - n} for n in (3, 4, 5)])
+    assert {"mm": 31, "cat": 100, "once": 4} == few.continued(10)

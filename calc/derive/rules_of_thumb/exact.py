@@ -102,7 +102,7 @@ class ExactCount:
         """The integer at other sizes; raises where the closed forms do not hold, since a search over a range must not trace each size."""
         if sizes and not self._derivation.holds_at(sizes):
             raise NapkinError("the step runs other operators at these sizes")
-        total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
+        total = sum(sign * self._derivation[name].by_its_form(sizes) for sign, name in self._parts)
         if self._parameters:
             total += int(evaluate_text(self._parameters, {**self._derivation.sizes, **sizes}))
         elements = Fraction(total, self.size)

@@ -53,6 +53,10 @@ class StoredQuantity:
         every = self.sizes(sizes)
         return require_count(self.name, self.value(every), every)
 
+    @property
+    def own(self) -> StoredQuantity:
+        return self
+
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes, with the model's defaults for those not given. Refuses invalid sizes."""
         return unchecked(self.form, given)
