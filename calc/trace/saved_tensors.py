@@ -11,6 +11,7 @@ import contextlib
 import gc
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,11 +83,6 @@ class SavedTensors:
         saved_storages = {saved.tensor.storage for saved in self._saved}
         self._open = self._recorder.alive - self._before - saved_storages - {self._recorder.storage(loss)}
 
-    @property
-    def so_far(self) -> tuple[Saved, ...]:
-        """The saved tensors that are known before the graph is freed."""
-        return tuple(self._saved)
-
     def dropped(self) -> None:
         """Call after the step, when its graph is freed: candidates that were freed with it were saved by the graph."""
         freed = self._open - self._recorder.alive
@@ -104,6 +100,18 @@ class SavedTensors:
 
     def _by_closure(self, index: int) -> Saved:
         return Saved(self._recorder.first_of(index), self._recorder.maker[index], _BY_CLOSURE)
+
+
+@contextlib.contextmanager
+def counting(made: Counter[str]) -> Iterator[None]:
+    """Context in which the tensors that autograd saves are counted in ``made``, the arguments of recomputed layers on their own."""
+
+    def pack(value: torch.Tensor) -> torch.Tensor:
+        made["recomputed" if _saving() == _CHECKPOINT_FILE else "saved"] += 1
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        yield
 
 
 def _saving() -> str:

@@ -40,7 +40,7 @@ from calc.trace.model_errors import refusing
 from calc.trace.random_draws import extreme, same_operators
 from calc.trace.real_tensors import of_one_storage, replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
-from calc.trace.saved_tensors import SavedTensors
+from calc.trace.saved_tensors import SavedTensors, counting
 from calc.trace.source_lines import doing
 from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
 from calc.trace.values import scalar_reads
@@ -150,8 +150,8 @@ def _traced(
 
 def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool) -> Counter[str]:
     """What the module and the first forward of a step make, a fraction of the work of a trace: ``operators`` and those of each name,
-    ``storages`` with their ``bytes``, those still ``alive`` (``bytes_alive``), tensors saved for the backward of each operator, and
-    ``trained`` parameters."""
+    ``storages`` with their ``bytes``, those still ``alive`` (``bytes_alive``), tensors ``saved`` for the backward or to be ``recomputed``
+    from, and ``trained`` parameters."""
     with _recording(spec, at, mutates_tracked, None) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=True), extreme(False):
@@ -345,20 +345,19 @@ class _StepRun:
         recorder = self.recorder
         for name, parameter in self.module.named_parameters():
             recorder.tensor(parameter, name)
-        loss = None
-        with self._running(), self._model_reads():
+        made, loss = Counter[str](), None
+        with self._running(), self._model_reads(), counting(made):
             if self.optimizer is None:
                 self._forward(1)
             else:
-                loss = self._training_forward(watched=True)
+                loss = self._training_forward(watched=False)
         nbytes = {storage: int(size) for storage, size in recorder.nbytes.items()}
         alive = [nbytes[storage] for storage in recorder.alive]
         del loss
-        operators = Counter(op.name for op in recorder.ops)
-        saved = Counter(f"saved by {tensor.op}" for tensor in self.saved_tensors.so_far)
-        made = Counter(operators=operators.total(), storages=len(nbytes), bytes=sum(nbytes.values()))
-        kept = Counter(alive=len(alive), bytes_alive=sum(alive), trained=sum(p.requires_grad for p in self.module.parameters()))
-        return operators + saved + made + kept
+        made.update(op.name for op in recorder.ops)
+        trained = sum(p.requires_grad for p in self.module.parameters())
+        totals = Counter(operators=len(recorder.ops), storages=len(nbytes), bytes=sum(nbytes.values()), trained=trained)
+        return made + totals + Counter(alive=len(alive), bytes_alive=sum(alive))
 
     def _registered_since(self, buffers: Sequence[tuple[str, Tensor]]) -> tuple[tuple[str, Tensor], ...]:
         """Further buffers, which the steps themselves register: a mask that a module keeps from its first forward on."""
