@@ -50,6 +50,7 @@ LAZY = (
     "calc.performance.measuring",
     "calc.platform.model_files",
     "calc.pipeline.depth",
+    "calc.pipeline.iterations",
     "calc.pipeline.pipeline",
     "calc.pipeline.special_cases",
     "reports.lecture.runs",

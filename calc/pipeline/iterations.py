@@ -94,8 +94,7 @@ class _Few:
 
     def continued(self, count: int) -> dict[str, int]:
         """The polynomials through what was made, at another ``count``; without those that are 0 there."""
-        others = [[other for other in self.counts if other != own] for own in self.counts]
-        weights = [prod(Fraction(count - n, own - n) for n in left) for own, left in zip(self.counts, others, strict=True)]
+        weights = [prod((Fraction(count - n, own - n) for n in self.counts if n != own), start=Fraction(1)) for own in self.counts]
         names = {name for each in self.made for name in each}
         continued = {name: sum(weight * each.get(name, 0) for weight, each in zip(weights, self.made, strict=True)) for name in names}
         return {name: int(value) for name, value in continued.items() if value}

@@ -387,7 +387,7 @@ class _Plain:
     """Evaluates one expression."""
 
     def __init__(self, text, sizes):
-        self.text, self.known = text, sizes
+        self.text, self.known, self.own = text, sizes, self
 
     def sizes(self, given):
         return {**self.known, **given}

@@ -66,6 +66,10 @@ class Evaluator:
 
     texts: tuple[str, ...]
 
+    @property
+    def own(self) -> Evaluator:
+        return self
+
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         held = {d.name: d.value for d in DIMS if not d.tied and not (d.expr and "d" in given)}
         return resolve({d.name: _default(d.name) for d in DIMS}, {**held, **given})
