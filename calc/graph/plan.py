@@ -156,7 +156,7 @@ class TracePlan:
 
     def specializing(self, specialized: Mapping[str, str], reason: str) -> TracePlan:
         """The plan with these dimensions specialized, starting from the fewest iterations."""
-        return replace(self, attempt=0, trip_counts={}, failed=(), deeper={}, specialized=specialized, reason=reason)
+        return replace(self, attempt=0, trip_counts={}, failed=(), specialized=specialized, reason=reason)
 
     def of(self, spec: Spec, reason: str) -> TracePlan:
         """The initial plan for ``spec``: only what the first plan specialized is specialized."""

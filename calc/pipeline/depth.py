@@ -109,7 +109,7 @@ class Attempts:
         graph = replace(graph, unknown=plan.spec.unknown)
         analysis = outcome_of(lambda: analysed(graph))
         any_sizes = certificate_sizes(graph, plan.sizes, plan.attempt, nearest_first=plan.near is not None)
-        if plan.deeper:
+        if plan.deeper.keys() & {*graph.loops}:
             any_sizes.append([{name: plan.deeper.get(name, value) for name, value in any_sizes[0][0].items()}])
         if isinstance(analysis, Refusal):
             judged = replace(self._judged(plan, graph, None, analysis.error), of_certificate=True)
