@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import calc
 from calc.derive.result import Derivation
+from calc.models.catalogue import CATALOGUE
 from calc.pipeline.iterations import Iterations, _Few
 from calc.spec import Spec
 from tests.checks import failures
@@ -221,3 +222,15 @@ def test_what_a_forward_has_shown_is_kept_on_disk(tmp_path: Path, monkeypatch: p
 def test_polynomials_through_what_was_made_are_continued() -> None:
     few = _Few((3, 4, 5), [{"mm": 3 * n + 1, "cat": n * n, "once": 4, "gone": 10 - n} for n in (3, 4, 5)])
     assert {"mm": 31, "cat": 100, "once": 4} == few.continued(10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_layers_of_built_in_models_are_alike_at_any_depth(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their stored forms are evaluated at other depths without a forward."""
+    ran = forwards(monkeypatch)
+    spec = calc.load(name)
+    result = derived(spec, **dict.fromkeys(spec.trip_counts, 96))
+
+    assert dict(result.specialized) == {}
+    assert spec.trip_counts == () or max(sizes["L"] for sizes in ran) > 50
