@@ -28,6 +28,10 @@ class Form:
     text: str
     dims: tuple[TracedDim, ...]
 
+    @property
+    def own(self) -> Form:
+        return self
+
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         table = {d.name: Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, at_most=d.at_most) for d in self.dims}
         return resolve(table, given)
