@@ -27,8 +27,8 @@ _MOST_ELSEWHERE = 4_000
 class Iterations:
     """Up to which numbers of iterations the closed forms of a graph hold. What forwards have shown is kept, also on disk."""
 
-    def __init__(self, store: Callable[[str], Cache]) -> None:
-        self._store = store
+    def __init__(self, store: Callable[[str], Cache], case: str) -> None:
+        self._store, self._case = store, case
         self._alike: dict[str, int] = {}
         self._few: dict[str, _Few] = {}
 
@@ -54,7 +54,7 @@ class Iterations:
         return count if loop not in self._few else min(count, self._few[loop].affordable(most))
 
     def _unlike(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> dict[str, int]:
-        store = self._store(f"iterations {loop} = {requested[loop]}, {most}")
+        store = self._store(f"{self._case} iterations {loop} = {requested[loop]}, {most}")
         differing = store.read_values()
         if differing is None:
             try:

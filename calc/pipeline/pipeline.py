@@ -78,11 +78,8 @@ class Run:
 
     def iterations(self, spec: Spec, case: str) -> Iterations:
         """The numbers of iterations that are alike in the graph of ``spec`` in this ``case``."""
-        at = functools.partial(self._at, spec, case)
-        return self.alike.setdefault((repr(spec.dimensions), case), Iterations(at))
-
-    def _at(self, spec: Spec, case: str, counts: str) -> Cache:
-        return Cache(spec, self.options, self.cache, f"{case} {counts}")
+        store = functools.partial(Cache, spec, self.options, self.cache)
+        return self.alike.setdefault((repr(spec.dimensions), case), Iterations(store, case))
 
     def general_case(self, spec: Spec, sizes: Mapping[str, int]) -> str:
         """The case of the general graph: empty, or with dimensions specialized from the start, their values."""
