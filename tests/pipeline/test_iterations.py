@@ -90,7 +90,7 @@ def test_a_depth_at_which_layers_differ_is_a_number(cells: Cells, declared: tupl
     assert [] == failures(calc.check(result))
 
 
-@pytest.mark.parametrize("cells", [alike, two_in_the_last_two, DIFFERENT[0], *slow(DIFFERENT[1:])])
+@pytest.mark.parametrize("cells", [alike, two_in_the_last_two, *slow(DIFFERENT)])
 def test_a_derivation_holds_at_any_depth(cells: Cells) -> None:
     """At 5 layers closed forms in L; at more, of which they may say nothing, another trace is made where that is so."""
     result = derived(deep(cells))
@@ -145,7 +145,7 @@ class Wider(nn.Module):
         return x
 
 
-@pytest.mark.parametrize("build", [lambda n: Recomputed(n, alike), lambda n: Frozen(n, alike), Wider])
+@pytest.mark.parametrize("build", [lambda n: Recomputed(n, alike), *slow([lambda n: Frozen(n, alike), Wider])])
 def test_a_layer_with_the_same_operators_may_differ_in_memory(build: Callable[[Any], nn.Module]) -> None:
     result = derived(modules.spec(build, dims=DIMS), L=11)
 
