@@ -256,8 +256,8 @@ def _fails_at_every_depth(spec: Spec, graph: Graph, analysis: Analysis | None, e
 
 
 def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> TraceError:
-    """The error for a step that is not a polynomial in its trip counts; names the last trip count read. A size that is read as a number and
-    counts no iterations may be specialized, but a peak without a closed form is due to a loop, if there is one."""
+    """The error for a step that is not a polynomial in its trip counts; names the last one read, else the last one declared. A size that
+    is read as a number and counts no iterations may be specialized, but a peak without a closed form is due to a loop, if there is one."""
     widths = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
     of_loop = tells_no_peak(failure) and not widths >= {*graph.loops}
     for name, where in reversed([*graph.trip_count_reads.items()]):

@@ -65,6 +65,11 @@ class SavedTensors:
         self._packed.append((weakref.ref(saved), recorder.tensor(value, module_path), module_path, function, last_node_number()))
         return saved
 
+    @property
+    def packed(self) -> Counter[str]:
+        """How many tensors passed the hooks: ``saved`` by operators, and arguments of layers to be ``recomputed``."""
+        return Counter("saved" if function is None else "recomputed" for _, _, _, function, _ in self._packed)
+
     def returned(self, loss: torch.Tensor) -> None:
         """Call after the forward: tensors saved by hooks and contexts are noted; other live ones remain candidates."""
         recorder, functions = self._recorder, _handwritten(loss.grad_fn)
@@ -100,18 +105,6 @@ class SavedTensors:
 
     def _by_closure(self, index: int) -> Saved:
         return Saved(self._recorder.first_of(index), self._recorder.maker[index], _BY_CLOSURE)
-
-
-@contextlib.contextmanager
-def counting(made: Counter[str]) -> Iterator[None]:
-    """Context in which the tensors that autograd saves are counted in ``made``, the arguments of recomputed layers on their own."""
-
-    def pack(value: torch.Tensor) -> torch.Tensor:
-        made["recomputed" if _saving() == _CHECKPOINT_FILE else "saved"] += 1
-        return value
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
-        yield
 
 
 def _saving() -> str:

@@ -40,7 +40,7 @@ from calc.trace.model_errors import refusing
 from calc.trace.random_draws import extreme, same_operators
 from calc.trace.real_tensors import of_one_storage, replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
-from calc.trace.saved_tensors import SavedTensors, counting
+from calc.trace.saved_tensors import SavedTensors
 from calc.trace.source_lines import doing
 from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
 from calc.trace.values import scalar_reads
@@ -345,8 +345,8 @@ class _StepRun:
         recorder = self.recorder
         for name, parameter in self.module.named_parameters():
             recorder.tensor(parameter, name)
-        made, loss = Counter[str](), None
-        with self._running(), self._model_reads(), counting(made):
+        loss = None
+        with self._running(), self._model_reads(), self.saved_tensors.watching():
             if self.optimizer is None:
                 self._forward(1)
             else:
@@ -354,7 +354,7 @@ class _StepRun:
         nbytes = {storage: int(size) for storage, size in recorder.nbytes.items()}
         alive = [nbytes[storage] for storage in recorder.alive]
         del loss
-        made.update(op.name for op in recorder.ops)
+        made = self.saved_tensors.packed + Counter(op.name for op in recorder.ops)
         trained = sum(p.requires_grad for p in self.module.parameters())
         totals = Counter(operators=len(recorder.ops), storages=len(nbytes), bytes=sum(nbytes.values()), trained=trained)
         return made + totals + Counter(alive=len(alive), bytes_alive=sum(alive))
