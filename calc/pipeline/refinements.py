@@ -165,8 +165,11 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
 
 
 def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
-    """Mark quantities without a closed form as unknown and derive the others without them."""
+    """Mark quantities without a closed form as unknown and derive the others without them; not where iterations differ, whose number
+    becomes one instead."""
     error, given = refusal.error, plan.given or plan.spec
+    if plan.deeper and isinstance(error, SpecializationError) and _may_be_specialized(given, error.dimension):
+        return None
     failures = error.failures if isinstance(error, TraceError) else {}
     if not failures.keys() - given.unknown.keys() or _NEVER_UNKNOWN in failures:
         return None

@@ -153,6 +153,27 @@ def test_a_layer_with_the_same_operators_may_differ_in_memory(build: Callable[[A
     assert [] == failures(calc.check(result))
 
 
+class Hybrid(nn.Module):
+    """Two kinds of layers with equal parameters: rows in softmax, in every eighth layer, and without."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in range(n.L))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i, layer in enumerate(self.layers):
+            x = layer(x).softmax(-1) if i % 8 == 7 else layer(x)
+        return x
+
+
+def test_the_depth_is_a_number_rather_than_quantities_without_closed_form() -> None:
+    """Parameters are a polynomial in the depth, and elementwise FLOPs are not."""
+    result = derived(modules.spec(Hybrid, dims=DIMS), L=11)
+
+    assert result.specialized == {"L": 11}
+    assert [] == [name for name, quantity in result.quantities.items() if quantity.unknown]
+
+
 @pytest.mark.parametrize("mode", ["eval", "infer"])
 def test_a_step_without_training_runs_one_forward_as_well(mode: str) -> None:
     result = calc.derive(deep(two_in_every_eighth), {"L": 11}, cache=False, mode=mode)
