@@ -27,7 +27,8 @@ from calc.pipeline.check import Report, check, compare
 from calc.pipeline.pipeline import Run, derived
 from calc.pipeline.verdict import FAILED
 from calc.rules.registry import REGISTRY, Operator, Registry
-from calc.trace.step import StepSizes, trace_step
+from calc.trace.step import trace_step
+from calc.trace.tracing import StepSizes
 from calc.units import Unit
 from tests.quick import few
 from tests.rules.cases import CASES

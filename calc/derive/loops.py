@@ -56,6 +56,11 @@ class _Points:
         return cls(counts, [count - traced for traced in counts])
 
 
+def polynomial_at(count: int, counts: Sequence[int], values: Sequence[int]) -> int:
+    """The polynomial of least degree through these ``values`` at the trip ``counts`` of one loop, at another trip count."""
+    return int(_through(values, [_Points.of(count, counts)]))
+
+
 def _through(values: Sequence[Poly], loops: Sequence[_Points]) -> Poly:
     """The polynomial through the values on a grid, those of the innermost loop next to each other."""
     if not loops:

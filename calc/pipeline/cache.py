@@ -9,7 +9,7 @@ import functools
 import json
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
 from calc.dimensions import Dim
@@ -22,6 +22,14 @@ from calc.platform.cache_entry import cache_entry
 from calc.spec import Spec
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The values of the basis symbols in a forward, and whether its iterations are ``alike``."""
+
+    at: Mapping[str, int]
+    alike: bool
 
 
 class Cache:
@@ -66,13 +74,13 @@ class Cache:
         if self._entry is not None:
             self._entry.discard()
 
-    def read_values(self) -> dict[str, int] | None:
-        """The values of an entry that ``write_values`` wrote."""
-        return self._read(_values, lambda _: None)
+    def read_forward(self) -> Forward | None:
+        """The forward of an entry that ``write_forward`` wrote."""
+        return self._read(_forward, lambda _: None)
 
-    def write_values(self, values: Mapping[str, int]) -> None:
-        """Write values of basis symbols."""
-        self._write(lambda: json.dumps(dict(values)))
+    def write_forward(self, forward: Forward) -> None:
+        """Write what a forward has shown."""
+        self._write(lambda: json.dumps(asdict(forward)))
 
     def write(self, graph: Graph) -> None:
         self._write(lambda: serialize.dumps(graph))
@@ -86,10 +94,11 @@ class Cache:
             self._entry.write(text)
 
 
-def _values(text: str) -> dict[str, int]:
+def _forward(text: str) -> Forward:
     try:
-        return {name: operator.index(value) for name, value in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+        content = json.loads(text)
+        return Forward({name: operator.index(value) for name, value in content["at"].items()}, bool(content["alike"]))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise BadInputError("no values of symbols") from error
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import prod
 
 from calc.errors import NapkinError
 from calc.graph import trip_counts
 from calc.graph.step import Graph
-from calc.pipeline.cache import Cache
+from calc.pipeline.cache import Cache, Forward
 from calc.spec import Spec
 
 # Operators of the longest forward that is run: a longer one, of a loop over positions, might take longer than all traces.
@@ -44,28 +42,28 @@ class Iterations:
             certified = max(trace.sizes[loop] for trace in graph.certificates)
             count = self._affordable(loop, requested[loop], most)
             if count > max(certified, self._alike.get(loop, 0)):
-                differing = self._unlike(spec, graph, {**requested, loop: count}, loop, most)
-                if differing:
-                    return differing
-                self._alike[loop] = self._affordable(loop, count, most)
+                forward = self._forward(spec, graph, {**requested, loop: count}, loop, most)
+                if not forward.alike:
+                    return dict(forward.at)
+                self._alike[loop] = forward.at[loop]
         return None
 
     def _affordable(self, loop: str, count: int, most: int) -> int:
         return count if loop not in self._few else min(count, self._few[loop].affordable(most))
 
-    def _unlike(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> dict[str, int]:
+    def _forward(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> Forward:
         store = self._store(f"{self._case} iterations {loop} = {requested[loop]}, {most}")
-        differing = store.read_values()
-        if differing is None:
+        forward = store.read_forward()
+        if forward is None:
             try:
-                differing = self._differing(spec, graph, requested, loop, most)
+                forward = self._run(spec, graph, requested, loop, most)
             except ModuleNotFoundError:  # without torch, what was traced is believed
-                return {}
-            store.write_values(differing)
-        return differing
+                return Forward(requested, alike=True)
+            store.write_forward(forward)
+        return forward
 
-    def _differing(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> dict[str, int]:
-        """The values of the basis symbols where it differs; empty where it does not."""
+    def _run(self, spec: Spec, graph: Graph, requested: Mapping[str, int], loop: str, most: int) -> Forward:
+        """The forward with as many iterations as requested, or with those that ``most`` operators suffice for."""
         from calc.trace import first_forward
 
         counts = sorted({trace.sizes[loop] for trace in graph.traces})
@@ -73,10 +71,10 @@ class Iterations:
             try:
                 few = self._few[loop] = _Few(counts, [first_forward(spec, graph, {**at, loop: count}) for count in counts])
                 many = {**at, loop: min(at[loop], few.affordable(most))}
-                return {} if first_forward(spec, graph, many) == few.continued(many[loop]) else many
+                return Forward(many, alike=first_forward(spec, graph, many) == few.continued(many[loop]))
             except NapkinError:  # so many iterations do not go with these other sizes
                 continue
-        return {}
+        return Forward(requested, alike=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +92,11 @@ class _Few:
 
     def continued(self, count: int) -> dict[str, int]:
         """The polynomials through what was made, at another ``count``; without those that are 0 there."""
-        weights = [prod((Fraction(count - n, own - n) for n in self.counts if n != own), start=Fraction(1)) for own in self.counts]
+        from calc.derive.loops import polynomial_at
+
         names = {name for each in self.made for name in each}
-        continued = {name: sum(weight * each.get(name, 0) for weight, each in zip(weights, self.made, strict=True)) for name in names}
-        return {name: int(value) for name, value in continued.items() if value}
+        continued = {name: polynomial_at(count, self.counts, [each.get(name, 0) for each in self.made]) for name in names}
+        return {name: value for name, value in continued.items() if value}
 
 
 def _values(graph: Graph, requested: Mapping[str, int], loop: str) -> Iterator[dict[str, int]]:

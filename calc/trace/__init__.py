@@ -24,8 +24,9 @@ from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.trace import step
 from calc.trace.hints import hints, next_composite
-from calc.trace.step import StepSizes, trace_step
+from calc.trace.step import trace_step
 from calc.trace.tracer import TracedRuns, Tracer, hint_rules, no_closed_form, sides
+from calc.trace.tracing import StepSizes
 
 # Larger sizes are not certified at themselves: evaluating what depends on sizes and constants alone would take too long.
 _MOST_EVALUATED = 2**18

@@ -35,6 +35,7 @@ from calc.trace.model_errors import refusing
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.source_lines import doing
 from calc.trace.symbolic_sizes import SizeEnv
+from calc.trace.tracing import fake_tensors
 from calc.trace.values import facts
 
 _LIFT = torch.ops.aten.lift_fresh.default
@@ -274,7 +275,7 @@ class _ForwardTrace:
         symbolic = Sizes(**{n: parse(text).value_in(PythonOperators(at)) for n, text in basis.define.items()})
         recorder = ProgramRecorder(env)
         made_in = double_by_default() if self.doubles else contextlib.nullcontext()
-        with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:
+        with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, fake_tensors(env), recorder:
             loss, tied = _forward(spec, symbolic, recorder, self.options)
         return Program(
             model=spec.name,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
-import logging
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,34 +17,19 @@ from calc.errors import DataDependentError, SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.inputs import inputs_at
-from calc.experiment.threads import one_thread
-from calc.graph.basis import Basis
 from calc.graph.step import OPTIMIZER, Call, Guard, StepTrace, Storage, Tensor
 from calc.graph.unrolling import frees_in_order, unrolled_to
 from calc.options import Options
-from calc.platform.replaced import replaced
-from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.symbolic.evaluation import PythonOperators
-from calc.symbolic.parser import parse
-from calc.trace.function_caches import bypassing_caches
-from calc.trace.kernels import composites, hide_tracing, on_cuda, recurrent
-from calc.trace.kernels.matmul import by_symbols
+from calc.trace.kernels import hide_tracing, on_cuda, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
-from calc.trace.kernels.view_aliases import aliasing_views
-from calc.trace.model_errors import refusing
 from calc.trace.random_draws import extreme, same_operators
-from calc.trace.real_tensors import of_one_storage, replace_real_tensors
+from calc.trace.real_tensors import replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
-from calc.trace.source_lines import doing
-from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
+from calc.trace.tracing import StepSizes, tracing
 from calc.trace.values import scalar_reads
-from calc.trace.values.doubles import preserving_order
-from calc.trace.values.integers import like_integers
-from calc.trace.values.size_arithmetic import symbolic_numbers
-from calc.trace.values.size_cache import caching_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +62,6 @@ class TracedRun:
     unrolled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StepSizes:
-    """The sizes of one run, by the symbols of ``basis``.
-
-    ``hints`` has the hint of each symbol, ``fixed`` those that are plain integers in this run (trip counts; all of them in a concrete run).
-    Those ``trip_counts`` that are sizes as well remain symbols, which are read as these numbers. ``observed`` has the data-dependent sizes
-    by place, one for each occurrence, where they differ between occurrences.
-    """
-
-    basis: Basis
-    hints: Mapping[str, int]
-    fixed: Mapping[str, int]
-    trip_counts: Collection[str] = ()
-    observed: Mapping[str, Sequence[int]] | None = None
-
-    @property
-    def symbolic(self) -> dict[str, int]:
-        """The hint of each symbol of this run."""
-        values = {**self.hints, **{name: self.fixed[name] for name in self.trip_counts}}
-        return {name: values[name] for name in self.basis.symbols if name in self.trip_counts or name not in self.fixed}
-
-
 def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = False, like: Repeats | None = None) -> TracedRun:
     """The trace of two training steps of ``spec``, of which the second is counted.
 
@@ -125,7 +85,7 @@ def _traced(
     spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool, like: Repeats | None, largest: bool
 ) -> tuple[TracedRun, bool]:
     """A trace in which Python and NumPy draw the least or the ``largest`` numbers, and whether its steps drew any."""
-    with _recording(spec, at, mutates_tracked, like) as (recorder, sizes):
+    with tracing(spec, at, mutates_tracked, like) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=recorder.repeats.env is None), extreme(largest) as drew:
             try:
@@ -152,7 +112,7 @@ def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: 
     """What the module and the first forward of a step make, a fraction of the work of a trace: ``operators`` and those of each name,
     ``storages`` with their ``bytes``, those still ``alive`` (``bytes_alive``), tensors ``saved`` for the backward or to be ``recomputed``
     from, and ``trained`` parameters."""
-    with _recording(spec, at, mutates_tracked, None) as (recorder, sizes):
+    with tracing(spec, at, mutates_tracked, None) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=True), extreme(False):
             return run.first_forward()
@@ -161,7 +121,7 @@ def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: 
 def unrolled_run(spec: Spec, run: TracedRun, at: StepSizes, options: Options) -> TracedRun | None:
     """``run`` with one more iteration of a loop, as ``trace_step`` would trace it ``at`` these sizes: only the module is built, to see that
     its parameters and buffers are those of the repeated iteration. None where it must be traced."""
-    with _recording(spec, at, run.mutates_tracked, run.repeats) as (recorder, sizes):
+    with tracing(spec, at, run.mutates_tracked, run.repeats) as (recorder, sizes):
         module = _module(spec, sizes, options, recorder)
         tensors = [(name, recorder.tensor(t, name).shape) for name, t in (*module.named_parameters(), *_dense_buffers(module))]
     trace = unrolled_to(run.trace, at.fixed, tensors)
@@ -173,84 +133,8 @@ def _module(spec: Spec, sizes: Sizes, options: Options, recorder: Recorder) -> t
         return module_of(spec, sizes, options.checkpointing)
 
 
-@contextlib.contextmanager
-def _recording(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats | None) -> Iterator[tuple[Recorder, Sizes]]:
-    """Context in which tensors are fake and operators are traced: the recorder, and the sizes to build the module with."""
-    basis, fixed = at.basis, at.fixed
-    repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
-    env = repeats.env
-    values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
-    sizes = Sizes(**{name: parse(text).value_in(PythonOperators(values)) for name, text in basis.define.items()})
-    unbacked = {dim.unbacked_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.unbacked_at}
-    recorder = Recorder(repeats, unbacked, at.observed, mutates_tracked)
-    # Redirects what the model prints: stdout is for data.
-    with (
-        recorder.stopping(),
-        contextlib.redirect_stdout(sys.stderr),
-        doing(recorder.where),
-        refusing(spec, env),
-        _fake(env) as mode,
-        of_one_storage(mode, recorder.same_storage),
-        recorder,
-        aliasing_views(recorder.returning_view) if mutates_tracked else contextlib.nullcontext(),
-        by_symbols(),
-    ):
-        try:
-            yield recorder, sizes
-        finally:
-            recorder.release()
-
-
 # The value of each number read out of data: certificates use another one than symbolic traces.
 _READ = (0.7390851332151607, 1234.5)
-
-
-@contextlib.contextmanager
-def _fake(env: SizeEnv | None) -> Iterator[FakeTensorMode]:
-    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
-    mode.cache_enabled = False  # results of repeated operators are cached already, and torch's keys and checks take longer than the rest
-    arithmetic = env.arithmetic if env is not None else {}
-    with (
-        mode,
-        hide_tracing.unrecognised(),
-        _convolving(env),
-        preserving_order(),  # before anything is cached
-        caching_sizes(arithmetic),
-        refusing_torch_reads(env),
-        symbolic_numbers(),
-        bypassing_caches(),
-        _quiet(),
-        _no_collection(),
-        one_thread(),  # only constants are computed
-    ):
-        yield mode
-
-
-@contextlib.contextmanager
-def _convolving(env: SizeEnv | None) -> Iterator[None]:
-    if env is None:
-        yield
-        return
-    with composites.of_symbols(), hide_tracing.any_kernel(env.unrecorded), like_integers():
-        yield
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Disables garbage collection: it would free tensors in reference cycles at times that depend on Napkin's own work."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _quiet() -> contextlib.AbstractContextManager[None]:
-    """Silences torch's log of operators that raise under fake tensors: some are attempted on purpose, the others become errors of
-    Napkin. To set its level would clear what all loggers of torch and transformers cache."""
-    return replaced(logging.getLogger("torch._subclasses.fake_tensor"), disabled=True)
 
 
 class _StepRun:

@@ -36,7 +36,8 @@ from calc.symbolic.writer import substituted
 from calc.trace import guards
 from calc.trace.hints import HintRules, hints
 from calc.trace.kernels import on_cuda
-from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
+from calc.trace.step import TracedRun, trace_step, unrolled_run
+from calc.trace.tracing import StepSizes
 
 TracedRuns = dict[tuple[tuple[str, int], ...], TracedRun]
 

@@ -16,7 +16,8 @@ from calc.graph.basis import basis_of
 from calc.options import Options
 from calc.spec import Spec
 from calc.trace.hints import hints
-from calc.trace.step import StepSizes, TracedRun, trace_step, unrolled_run
+from calc.trace.step import TracedRun, trace_step, unrolled_run
+from calc.trace.tracing import StepSizes
 from tests.quick import few
 from tests.trace.modules import spec
 from tests.trace.test_repeated import _at

@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from calc.errors import DataDependentError
 from calc.trace.kernels import fake_kernels
-from calc.trace.step import _fake
 from calc.trace.symbolic_sizes import SizeEnv
+from calc.trace.tracing import fake_tensors
 from tests.rules.cases import CASES
 from tests.rules.operators import Case, overload
 
@@ -193,7 +193,7 @@ def symbolic_results(op: str, case: Case, layout: Callable[[Tensor], Tensor], wh
     if not real:
         return
     env = SizeEnv({f"s{n}": n for t in tree_leaves(given) if isinstance(t, Tensor) for n in t.shape if n > 1})
-    with _fake(env):
+    with fake_tensors(env):
         try:
             traced = fake_kernels.run(func, *symbolic(env, given))
         except (DynamicOutputShapeException, DataDependentError):

@@ -16,8 +16,9 @@ from calc.spec import Spec
 from calc.symbolic.exact import evaluate_text
 from calc.trace.hints import HintRules, hints
 from calc.trace.kernels.result_cache import _faked
-from calc.trace.step import StepSizes, TracedRun, trace_step
+from calc.trace.step import TracedRun, trace_step
 from calc.trace.symbolic_sizes import SizeEnv
+from calc.trace.tracing import StepSizes
 
 
 def _run(spec: Spec, depth: int, like: TracedRun | None = None) -> TracedRun:
