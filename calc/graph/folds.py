@@ -74,4 +74,6 @@ def named_quotient(name: str) -> Quotient | None:
 
 
 def _quotient(fold: Fold) -> str:
+    if fold.part == 1:
+        return f"{fold.whole} - {fold.plus}"
     return f"({fold.whole} - {fold.plus}) / {fold.part}" if fold.plus else f"{fold.whole} / {fold.part}"

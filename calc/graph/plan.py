@@ -57,11 +57,21 @@ class Inferred:
 
 
 @dataclass(frozen=True, slots=True)
+class Repetition:
+    """Layers that repeat a pattern of ``every`` so many, all but ``irregular`` ones."""
+
+    every: int
+    irregular: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unlike:
     """``at`` these values of the basis symbols, with more iterations than were traced, the step runs other operators than its iterations
-    so far say."""
+    so far say; ``repetitions`` of them, by dimension."""
 
     at: Mapping[str, int]
+    repetitions: Mapping[str, Repetition]
 
 
 @dataclass(frozen=True, slots=True)

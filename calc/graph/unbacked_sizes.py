@@ -77,8 +77,12 @@ def _dim(d: TracedDim) -> Dim:
 def assumptions(spec: Spec) -> list[Assumption]:
     """The assumptions about unbacked sizes and about inferred divisibility."""
     dims = spec.dimensions.items()
-    multiples = [Assumption(divides(name, dim.multiple_of, dim.plus), dim.because) for name, dim in dims if dim.because and dim.multiple_of]
+    multiples = [Assumption(_in_parts(name, dim), dim.because) for name, dim in dims if dim.because and dim.multiple_of]
     return [*(Assumption(f"Eq({name}, {_whole(dim)})", _because(name, dim)) for name, dim in dims if dim.unbacked_at), *multiples]
+
+
+def _in_parts(name: str, dim: Dim) -> str:
+    return f"{name} >= {dim.plus + 1}" if dim.multiple_of == 1 else divides(name, dim.multiple_of or 1, dim.plus)
 
 
 def _whole(dim: Dim) -> int | str:

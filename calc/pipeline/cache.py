@@ -15,6 +15,7 @@ from typing import TypeVar
 from calc.dimensions import Dim
 from calc.errors import BadInputError
 from calc.graph import serialize
+from calc.graph.plan import Repetition
 from calc.graph.step import Graph
 from calc.options import Options
 from calc.pipeline.precomputed.index import code_here, code_of
@@ -26,10 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The values of the basis symbols in a forward, and whether its iterations are ``alike``."""
+    """The values of the basis symbols in a forward, whether its iterations are ``alike``, and else in which pattern they repeat."""
 
     at: Mapping[str, int]
     alike: bool
+    repetition: Repetition | None = None
 
 
 class Cache:
@@ -97,7 +99,8 @@ class Cache:
 def _forward(text: str) -> Forward:
     try:
         content = json.loads(text)
-        return Forward({name: operator.index(value) for name, value in content["at"].items()}, bool(content["alike"]))
+        repetition = content["repetition"] and Repetition(**content["repetition"])
+        return Forward({name: operator.index(value) for name, value in content["at"].items()}, bool(content["alike"]), repetition)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise BadInputError("no values of symbols") from error
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from calc.errors import NapkinError
 from calc.graph import trip_counts
+from calc.graph.plan import Unlike
 from calc.graph.step import Graph
 from calc.pipeline.cache import Cache, Forward
+from calc.pipeline.patterns import repetition_of
 from calc.spec import Spec
 
 # Operators of the longest forward that is run: a longer one, of a loop over positions, might take longer than all traces.
@@ -34,17 +36,18 @@ class Iterations:
         """Whether the closed forms hold with as many iterations as at ``sizes``, which are others than those that they were derived for."""
         return self.unlike(spec, graph, sizes, _MOST_ELSEWHERE) is None
 
-    def unlike(self, spec: Spec, graph: Graph, sizes: Mapping[str, int], most: int = _MOST_OPERATORS) -> dict[str, int] | None:
-        """Values of the basis symbols at which the forward is not what the traced numbers of iterations say, with no more iterations than
-        at ``sizes``; None if there are none. The forward has ``most`` operators or fewer."""
-        requested = graph.as_basis().values(sizes)
+    def unlike(self, spec: Spec, graph: Graph, sizes: Mapping[str, int], most: int = _MOST_OPERATORS) -> Unlike | None:
+        """Where the forward is not what the traced numbers of iterations say, with no more iterations than at ``sizes``; None if it is.
+        The forward has ``most`` operators or fewer."""
+        basis = graph.as_basis()
+        requested = basis.values(sizes)
         for loop in graph.loops:
             certified = max(trace.sizes[loop] for trace in graph.certificates)
             count = self._affordable(loop, requested[loop], most)
             if count > max(certified, self._alike.get(loop, 0)):
                 forward = self._forward(spec, graph, {**requested, loop: count}, loop, most)
                 if not forward.alike:
-                    return dict(forward.at)
+                    return Unlike(forward.at, {basis.dimension(loop): forward.repetition} if forward.repetition else {})
                 self._alike[loop] = forward.at[loop]
         return None
 
@@ -69,9 +72,12 @@ class Iterations:
         counts = sorted({trace.sizes[loop] for trace in graph.traces})
         for at in _values(graph, requested, loop):
             try:
-                few = self._few[loop] = _Few(counts, [first_forward(spec, graph, {**at, loop: count}) for count in counts])
+                few = self._few[loop] = _Few(counts, [first_forward(spec, graph, {**at, loop: count}).made for count in counts])
                 many = {**at, loop: min(at[loop], few.affordable(most))}
-                return Forward(many, alike=first_forward(spec, graph, many) == few.continued(many[loop]))
+                forward = first_forward(spec, graph, many)
+                alike = forward.made == few.continued(many[loop])
+                basis = graph.as_basis()
+                return Forward(many, alike, None if alike else repetition_of(forward.ops, basis.sizes(many)[basis.dimension(loop)]))
             except NapkinError:  # so many iterations do not go with these other sizes
                 continue
         return Forward(requested, alike=True)

@@ -11,7 +11,7 @@ from calc.derive.result import Derivation
 from calc.dimensions import ordered_names
 from calc.errors import BadInputError, CertificateError, NapkinError, RefusedOperatorError, SizesError, TraceError
 from calc.graph import trip_counts, unbacked_sizes
-from calc.graph.plan import Refusal, TracePlan, Unlike, outcome_of, refined, simplified
+from calc.graph.plan import Refusal, TracePlan, outcome_of, refined, simplified
 from calc.graph.specialization import trip_counts_to_specialize
 from calc.graph.step import Graph, StepTrace
 from calc.options import Options
@@ -19,8 +19,9 @@ from calc.pipeline import divisibility
 from calc.pipeline.ahead import Ahead
 from calc.pipeline.cache import Cache
 from calc.pipeline.certificates import Certifier, analysed
-from calc.pipeline.depth import Attempts, in_patterns, own_error
+from calc.pipeline.depth import Attempts, own_error
 from calc.pipeline.iterations import Iterations
+from calc.pipeline.patterns import in_patterns
 from calc.pipeline.refinements import AT_ONE_SPEC, ITERATIONS, REFINEMENTS, parts_of, specialized_too_soon
 from calc.pipeline.special_cases import at_sizes, completed, foreseen, multiples_needed
 from calc.platform.garbage import rarely_searched
@@ -378,10 +379,10 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     values = inferred.sizes(sizes)
     graph = _with_values(made[0], values)
     alike = run.iterations(spec, general)
-    many = alike.unlike(inferred, graph, values)
-    if many is not None:
-        counts = sizes_text({loop: many[loop] for loop in graph.loops}, PLAIN)
-        return Refusal(TraceError(f"{spec.name}: a forward at {counts} is not what fewer iterations say"), Unlike(many))
+    unlike = alike.unlike(inferred, graph, values)
+    if unlike is not None:
+        counts = sizes_text({loop: unlike.at[loop] for loop in graph.loops}, PLAIN)
+        return Refusal(TraceError(f"{spec.name}: a forward at {counts} is not what fewer iterations say"), unlike)
     if graph.failed_guards(values):
         at_values = TracePlan(inferred, values, plan.options)
         analysis = functools.partial(run.analysed, spec, general, graph)

@@ -22,7 +22,7 @@ from calc.graph import unbacked_sizes
 from calc.graph.basis import basis_of
 from calc.graph.guards import Guard
 from calc.graph.plan import DivisorSearch, Inferred, Near, Refusal, Shallow, TracePlan, TripCount, Unlike
-from calc.pipeline import divisibility
+from calc.pipeline import divisibility, patterns
 from calc.pipeline.depth import is_of_peaks, larger_than_traced, own_error, reads_of_trip_counts, tells_no_peak
 from calc.spec import Spec
 from calc.symbolic.parser import parse
@@ -54,6 +54,15 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
         return None
     reason = "the iterations traced do not determine the closed forms: tracing more"
     return replace(plan, attempt=shallow.attempt, failed=(*plan.failed, shallow.quantity), reason=reason)
+
+
+def depth_in_patterns(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
+    """Make a depth a number of patterns, where a forward shows layers that repeat one."""
+    unlike = refusal.evidence
+    spec = patterns.repeated(plan.spec, _requested(plan, plan.spec), unlike.repetitions) if isinstance(unlike, Unlike) else None
+    if spec is None or any(tried.spec == spec for tried in plan.history):
+        return None
+    return plan.of(spec, "layers repeat a pattern: its number determines the closed forms")
 
 
 def certified_deeper(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -197,7 +206,8 @@ def size_of_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 ITERATIONS = (trip_count, more_iterations)
 AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, near_sizes, specialized_size)
-REFINEMENTS = (*AT_ONE_SPEC, certified_deeper, whole_chunks, size_of_iterations, divisor, unknown_quantities, specializable_size)
+_OF_ITERATIONS = (depth_in_patterns, certified_deeper, whole_chunks, size_of_iterations)
+REFINEMENTS = (*AT_ONE_SPEC, *_OF_ITERATIONS, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
 _NEVER_UNKNOWN = "parameters"

@@ -24,7 +24,7 @@ from calc.platform.progress import Progress
 from calc.spec import Spec
 from calc.trace import step
 from calc.trace.hints import hints, next_composite
-from calc.trace.step import trace_step
+from calc.trace.step import FirstForward, trace_step
 from calc.trace.tracer import TracedRuns, Tracer, hint_rules, no_closed_form, sides
 from calc.trace.tracing import StepSizes
 
@@ -112,8 +112,8 @@ def concrete_trace(spec: Spec, graph: Graph, values: Mapping[str, int]) -> StepT
     return trace_step(spec, StepSizes(graph.as_basis(), {}, values), Options(**graph.options), graph.mutates_tracked).trace
 
 
-def first_forward(spec: Spec, graph: Graph, at: Mapping[str, int]) -> Mapping[str, int]:
-    """What the first forward of the step of ``graph`` makes at the given values of its basis symbols (``calc.trace.step``)."""
+def first_forward(spec: Spec, graph: Graph, at: Mapping[str, int]) -> FirstForward:
+    """What the first forward of the step of ``graph`` does at the given values of its basis symbols (``calc.trace.step``)."""
     return step.first_forward(spec, StepSizes(graph.as_basis(), {}, at), Options(**graph.options), graph.mutates_tracked)
 
 

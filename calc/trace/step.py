@@ -17,7 +17,7 @@ from calc.errors import DataDependentError, SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.inputs import inputs_at
-from calc.graph.step import OPTIMIZER, Call, Guard, StepTrace, Storage, Tensor
+from calc.graph.step import OPTIMIZER, Call, Guard, Op, StepTrace, Storage, Tensor
 from calc.graph.unrolling import frees_in_order, unrolled_to
 from calc.options import Options
 from calc.spec import Sizes, Spec
@@ -60,6 +60,18 @@ class TracedRun:
     exchanged: Collection[str] = ()
     rounded_shares: Sequence[SpecializationError] = ()
     unrolled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FirstForward:
+    """The first forward of a step: its operators, and what was ``made``.
+
+    ``made`` has the number of ``operators`` and of those of each name, of ``storages`` with their ``bytes``, of those still ``alive``
+    (``bytes_alive``), of tensors ``saved`` for the backward or to be ``recomputed`` from, and of ``trained`` parameters.
+    """
+
+    made: Counter[str]
+    ops: tuple[Op, ...]
 
 
 def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool = False, like: Repeats | None = None) -> TracedRun:
@@ -108,10 +120,8 @@ def _traced(
     return traced, drawn
 
 
-def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool) -> Counter[str]:
-    """What the module and the first forward of a step make, a fraction of the work of a trace: ``operators`` and those of each name,
-    ``storages`` with their ``bytes``, those still ``alive`` (``bytes_alive``), tensors ``saved`` for the backward or to be ``recomputed``
-    from, and ``trained`` parameters."""
+def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool) -> FirstForward:
+    """What the module and the first forward of a step do, a fraction of the work of a trace."""
     with tracing(spec, at, mutates_tracked, None) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
         with run.reading(certifying=True), extreme(False):
@@ -224,7 +234,7 @@ class _StepRun:
         ):
             yield
 
-    def first_forward(self) -> Counter[str]:
+    def first_forward(self) -> FirstForward:
         """``first_forward`` of this run, whose sizes are all numbers."""
         recorder = self.recorder
         for name, parameter in self.module.named_parameters():
@@ -241,7 +251,7 @@ class _StepRun:
         made = self.saved_tensors.packed + Counter(op.name for op in recorder.ops)
         trained = sum(p.requires_grad for p in self.module.parameters())
         totals = Counter(operators=len(recorder.ops), storages=len(nbytes), bytes=sum(nbytes.values()), trained=trained)
-        return made + totals + Counter(alive=len(alive), bytes_alive=sum(alive))
+        return FirstForward(made + totals + Counter(alive=len(alive), bytes_alive=sum(alive)), tuple(recorder.ops))
 
     def _registered_since(self, buffers: Sequence[tuple[str, Tensor]]) -> tuple[tuple[str, Tensor], ...]:
         """Further buffers, which the steps themselves register: a mask that a module keeps from its first forward on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 Alternatives = tuple[tuple[str, ...], ...]  # for each component of a path, what it may be
 
@@ -42,7 +43,15 @@ def _union(place: int, group: Sequence[Alternatives]) -> Alternatives:
 def _component(alternatives: Sequence[str]) -> str:
     if len(alternatives) == 1:
         return alternatives[0]
-    numbers = [int(name) for name in alternatives if name.isascii() and name.isdigit()]
-    if len(numbers) == len(alternatives) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
-        return f"{{{numbers[0]}–{numbers[-1]}}}"
+    if all(name.isascii() and name.isdigit() and name == str(int(name)) for name in alternatives):
+        alternatives = _runs(sorted(map(int, alternatives)))
     return f"{{{','.join(alternatives)}}}"
+
+
+def _runs(numbers: Sequence[int]) -> list[str]:
+    """``0, 1, 2, 3, 5`` → ``0–3, 5``: at least three consecutive numbers are a range."""
+    runs: list[str] = []
+    for _, group in groupby(enumerate(numbers), key=lambda numbered: numbered[1] - numbered[0]):
+        run = [number for _, number in group]
+        runs += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
+    return runs

@@ -22,7 +22,7 @@ from calc.measure import measure
 from calc.models.load import load
 from calc.options import Options
 from calc.pipeline.check import compare
-from calc.pipeline.depth import in_patterns
+from calc.pipeline.patterns import in_patterns
 from calc.pipeline.verdict import EXACT, FAILED, IN_PARTS, NOT_MEASURED
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy

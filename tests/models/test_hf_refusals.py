@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import random
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,31 +181,6 @@ def test_kinds_of_layers_that_repeat_without_end_are_not_written_out() -> None:
     """10**9 times two kinds, in a field of any name; twice two of them are the four layers that there are."""
     assert () == layers._multiplied_out([[["global", "local"], 10**9]], 4)
     assert ("global", "local", "global", "local") == layers._multiplied_out([[["global", "local"], 2]], 4)
-
-
-@pytest.mark.parametrize("depth", [9, 12])
-def test_the_pattern_of_layers_is_the_shortest_that_repeats(depth: int) -> None:
-    """By trying all: few layers in all first, then a short period, then few before it."""
-
-    def tried(kinds: Sequence[str]) -> tuple[int, int, int] | None:
-        for size in range(1, depth):
-            for period, before in ((p, b) for p in range(1, size + 1) for b in range(size - p + 1)):
-                after = size - period - before
-                middle = kinds[before : depth - after]
-                same = [kind == middle[i % period] for i, kind in enumerate(middle)]
-                if 2 * (before + after) <= depth and len(middle) >= 2 * period and len(middle) % period == 0 and all(same):
-                    return before, period, after
-        return None
-
-    chance = random.Random(depth)
-    for kinds in itertools.islice(itertools.product("ab", repeat=depth), 1, None, 17):
-        mixed = [*kinds, "c"][chance.randrange(2) :][:depth]
-        assert tried(mixed) == layers.pattern(mixed), mixed
-
-
-def test_a_thousand_layers_without_a_pattern_are_soon_seen_to_have_none() -> None:
-    """All are unlike: nearly a million places to begin and to end a pattern."""
-    assert layers.pattern(range(1000)) is None
 
 
 def test_a_missing_config_is_refused(tmp_path: Path) -> None:

@@ -109,6 +109,33 @@ def test_without_the_forward_a_derivation_is_wrong_and_a_check_fails(monkeypatch
     assert failures(calc.check(wrong))
 
 
+@pytest.mark.parametrize("declared", [(), *slow([("L",)])])
+@pytest.mark.parametrize(("cells", "assumed"), [(two_in_every_eighth, "Eq(Mod(L, 8), 0)"), (two_from_the_ninth, "L >= 9")])
+def test_layers_that_repeat_a_pattern_have_closed_forms_in_the_depth(cells: Cells, assumed: str, declared: tuple[str, ...]) -> None:
+    """24 layers are three patterns, or 16 after the first eight; the closed forms hold at any depth of the same remainder."""
+    result = derived(deep(cells, trip_counts=declared), L=24)
+
+    assert dict(result.specialized) == {}
+    assert [assumed] == [each.expr for each in result.assumptions if "in a forward with 24 layers" in each.because]
+    assert [sum(cells(i, depth) for i in range(depth)) for depth in (16, 24, 48)] == [cells_run(result, L=depth) for depth in (16, 24, 48)]
+    assert [] == failures(calc.check(result))
+
+
+def test_the_remainder_of_a_depth_is_that_of_the_requested_one() -> None:
+    """19 layers are two patterns and three layers."""
+    result = derived(deep(two_in_every_eighth), L=19)
+
+    assert (dict(result.specialized), cells_run(result)) == ({}, 21)
+    assert cells_run(result, L=27) == 30
+
+
+@pytest.mark.slow
+def test_a_pattern_whose_certificates_would_be_too_deep_makes_the_depth_a_number() -> None:
+    """Six patterns of 30 layers."""
+    result = derived(deep(lambda i, _: 2 if i % 30 == 29 else 1), L=60)
+    assert (dict(result.specialized), cells_run(result)) == ({"L": 60}, 62)
+
+
 class Recomputed(Deep):
     """The ninth layer is recomputed in the backward: it runs the same operators, and its forward keeps less."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import ConfigError
+from calc.graph.periods import period_of
 from calc.models.hf.source import Source, module_class, quiet
 from calc.platform.model_files import on_meta_device
 from calc.platform.module_kinds import kind_of
@@ -78,28 +79,6 @@ def _names_last(field: str, value: Any, depth: int) -> bool:
     return {number for name in value for number in _LAST.findall(name)} == {str(depth)}
 
 
-def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """(before, period, after) with the smallest sum such that the period repeats at least twice and makes up half of the layers, or
-    None."""
-    numbers: dict[Hashable, int] = {}
-    ids = [numbers.setdefault(kind, len(numbers)) for kind in kinds]
-    depth = len(ids)
-    best: tuple[int, int, int] | None = None  # layers in all, period, before
-    for period in range(1, depth // 2 + 1):
-        if best is not None and period >= best[0]:
-            break
-        unlike = depth - period  # the first layer from ``before`` on that differs from the one a period later
-        for before in reversed(range(depth - period)):
-            if ids[before] != ids[before + period]:
-                unlike = before
-            repeats = (unlike + period - before) // period
-            irregular = depth - repeats * period
-            if repeats >= 2 and 2 * irregular <= depth:
-                candidate = (period + irregular, period, before)
-                best = candidate if best is None else min(best, candidate)
-    return None if best is None else (best[2], best[1], best[0] - best[1] - best[2])
-
-
 def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPattern | None:
     """The pattern of the layers of ``module``, or None if they do not repeat."""
     own = {*type(config).__dataclass_fields__, *source.raw}  # a list of the file replaces one that the class would compute
@@ -109,7 +88,7 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
     numbered = {name: tuple(i in value for i in range(depth)) for name, value in stated.items() if _numbers_layers(value, built)}
     lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted | numbered
     kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
-    repetition = pattern([*zip(kinds, built, strict=True)]) if depth > 1 else (0, 1, 0)
+    repetition = period_of([*zip(kinds, built, strict=True)]) if depth > 1 else (0, 1, 0)
     last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(name, value, depth)}
     return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), frozenset(numbered), last)
 
