@@ -70,10 +70,10 @@ def _with_depths(spec: Spec, changed: Mapping[str, Dim]) -> Spec:
 # -- patterns that show in a forward ----------------------------------------------------------------------------------------------
 
 
-def repeated(spec: Spec, sizes: Mapping[str, int], repetitions: Mapping[str, Repetition]) -> Spec | None:
-    """``spec`` with depths that are numbers of patterns with the remainder of the requested ``sizes``, by the ``repetitions`` of layers in
-    each dimension; None where these say nothing more."""
-    dims, values = spec.dimensions, spec.sizes(sizes)
+def repeated(spec: Spec, values: Mapping[str, int], repetitions: Mapping[str, Repetition]) -> Spec | None:
+    """``spec`` with depths that are numbers of patterns with the remainder of the requested ``values``, which all dimensions have, by the
+    ``repetitions`` of layers in each dimension; None where these say nothing more."""
+    dims = spec.dimensions
     free = {name: dim for name, dim in dims.items() if name in repetitions and not dim.tied and not isinstance(dim.multiple_of, str)}
     changed = {name: _grouped(dim, values[name], repetitions[name]) for name, dim in free.items()}
     more = {name: dim for name, dim in changed.items() if (dim.multiple_of, dim.plus) != (dims[name].multiple_of, dims[name].plus)}

@@ -122,8 +122,8 @@ def test_layers_that_repeat_a_pattern_have_closed_forms_in_the_depth(cells: Cell
 
 
 def test_the_remainder_of_a_depth_is_that_of_the_requested_one() -> None:
-    """19 layers are two patterns and three layers."""
-    result = derived(deep(two_in_every_eighth), L=19)
+    """19 layers are two patterns and three layers, also where another dimension follows from the depth."""
+    result = derived(deep(two_in_every_eighth, dims=DIMS | {"m": calc.Dim("2*L", tied=True)}), L=19)
 
     assert (dict(result.specialized), cells_run(result)) == ({}, 21)
     assert cells_run(result, L=27) == 30

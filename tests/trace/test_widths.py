@@ -49,7 +49,7 @@ def test_a_width_read_as_a_number_is_right_at_every_size(multiplier: float) -> N
 @pytest.mark.slow
 def test_counts_at_which_a_wrong_polynomial_holds_are_no_proof_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the widths traced and certified are all multiples of three, at which ⌊4·d/3⌋ is 4·d/3. At 100 the step is traced."""
-    monkeypatch.setattr(trip_counts, "traced_counts", lambda _, loops, limits: dict.fromkeys(loops, (3, 6, 9)))
+    monkeypatch.setattr(trip_counts, "traced_counts", lambda _, loops, *limits: dict.fromkeys(loops, (3, 6, 9)))
     monkeypatch.setattr(trip_counts, "certified_counts", lambda _, loops, limits: [dict.fromkeys(loops, 12), dict.fromkeys(loops, 15)])
 
     for d in (192, 100):
