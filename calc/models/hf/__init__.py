@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from calc.models.hf.dimensions import (
     towers_of,
 )
 from calc.models.hf.effects import notes_on_missing_layers, notes_on_unused, without_effect
-from calc.models.hf.feeds import stated
+from calc.models.hf.feeds import MASKS, stated
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.pairs import pair_lists
 from calc.models.hf.positions import begins_after_padding, notes_on_padding, own_padding, padded_tables, positions
@@ -49,6 +50,8 @@ _FEW_HEADS = 4
 _SHORT = 16
 # Most bytes of parameters and buffers in a trial run of the class.
 _MOST_BYTES = 2**32
+# Most elements of the inputs of such a run.
+_MOST_ELEMENTS = 4_000_000
 # Sizes whose names end so are proportional to the number of heads.
 _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
@@ -73,6 +76,7 @@ def spec(path: str) -> Spec:
     dims |= _even_heads(source, task, layout, dims, task.small(config))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = _check_at(source, task, layout, dims, task.small(config), parameters)
+    masked = task.masked() if _heeds_padding(source, task, layout, dims, check_at) else task
     vocabulary = vocabulary_of(module, config)
     import transformers
 
@@ -81,9 +85,9 @@ def spec(path: str) -> Spec:
         name=f"hf:{path}",
         dims=dims,
         build=lambda n: _build(source, layout, n),
-        inputs=lambda n: task.inputs(n, getattr(n, "V", vocabulary), config),
-        loss=task.step,
-        predict=task.predict,
+        inputs=lambda n: masked.inputs(n, getattr(n, "V", vocabulary), config),
+        loss=masked.step,
+        predict=masked.predict,
         check_at=check_at,
         reduced=_reduced(parameters),
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
@@ -96,6 +100,7 @@ def spec(path: str) -> Spec:
             *reading.notes_on_overruled(source),
             *reading.notes_on_chance(source),
             *notes,
+            *(masked.notes[len(task.notes) :]),
             *notes_on_padding(shorter),
         ),
         may_specialize=may_specialize(dims),
@@ -258,6 +263,41 @@ def _grouped_heads(source: Source, task: Task, layout: ConfigLayout, dims: Mappi
     return grouped
 
 
+def _heeds_padding(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:
+    """Whether a class that reads and writes tokens runs other operators where these are padding, if it is given no masks."""
+    import torch
+
+    from calc.experiment.threads import one_thread
+
+    arguments, masks = inspect.signature(module_class(source).forward).parameters, [MASKS[name][0] for name in task.used if name in MASKS]
+    if "decoder_input_ids" not in task.used or not {*masks} <= arguments.keys():
+        return False
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), one_thread():
+            n = Sizes(**resolve(dims, small))
+            module, *inputs = _light(source, layout, n, *_trial(source, task, layout, n))
+            padding, tokens = ([torch.full_like(t, token) for t in inputs] for token in (0, 1))
+            return _operators(task, module, padding) != _operators(task, module, tokens)
+    except Exception:  # the class may raise anything at sizes that it does not support
+        return False
+
+
+def _operators(task: Task, module: Any, inputs: Sequence[Any]) -> list[str]:
+    """The names of the operators that a forward runs."""
+    from calc.platform.torch_private import TorchDispatchMode
+
+    names: list[str] = []
+
+    class Listing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            names.append(str(func))
+            return func(*args, **kwargs or {})
+
+    with Listing():  # type: ignore[no-untyped-call]  # torch's modes are untyped
+        task.predict(module, *inputs)
+    return names
+
+
 def _own_sizes(dims: Mapping[str, Dim]) -> dict[str, int]:
     """The sizes of the config; empty if they do not fit together, which ``_check_at`` reports."""
     try:
@@ -348,7 +388,7 @@ def _narrow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, D
     width = {"f": 212 if isinstance(dims["f"].multiple_of, int) else 211} if "f" in dims else {}
     unit = dims["k"].multiple_of if "k" in dims else None
     k = -(-_HEAD_WIDTH // unit) * unit if isinstance(unit, int) else _HEAD_WIDTH
-    return {"h": narrow_h, "g": narrow_g, "k": k, "d": k * narrow_h, "V": 503, **width, **depth}
+    return {"h": narrow_h, "g": narrow_g, "k": k, "d": k * narrow_h, "V": min(503, sizes.get("V", 503)), **width, **depth}
 
 
 def _shallow(sizes: Mapping[str, int], layout: ConfigLayout, dims: Mapping[str, Dim]) -> dict[str, int]:
@@ -376,7 +416,8 @@ def _smaller(source: Source, layout: ConfigLayout, dims: Mapping[str, Dim], smal
             heads = min(sizes[unit], 4)
             tried = reduced | {unit: heads, name: _HEAD_WIDTH * heads}
         else:
-            least = 2 * sizes.get("e", 1) if name == "E" else _FEW_HEADS if heads_of_its_own else 2 * _HEAD_WIDTH
+            vocabulary = sizes.get("V", 0) if name.endswith("_V") else 0  # a tower may read the same tokens
+            least = 2 * sizes.get("e", 1) if name == "E" else _FEW_HEADS if heads_of_its_own else max(2 * _HEAD_WIDTH, vocabulary)
             tried = reduced | {name: min(sizes[name], reduced.get(name, sizes[name]), -(-least // unit) * unit)}
         with contextlib.suppress(Exception):  # the class may raise anything at sizes that it does not support
             parameters, reduced = _parameters(source, layout, resolve(dims, tried)), tried
@@ -394,11 +435,17 @@ def _runs(source: Source, task: Task, layout: ConfigLayout, dims: Mapping[str, D
         if _bytes(source, layout, n) > _MOST_BYTES:
             return False
         with torch.no_grad(), torch.random.fork_rng(devices=[]), one_thread():
-            module, inputs = _trial(source, task, layout, n)
-            task.predict(module, *inputs)
-    except Exception:  # the class may raise anything at sizes that it does not support
-        return False
+            task.predict(*_light(source, layout, n, *_trial(source, task, layout, n)))
+    except Exception as error:  # the class may raise anything at sizes that it does not support
+        return "on meta tensors" in str(error)  # it reads data, which a run without memory has none of: the sizes fit so far
     return True
+
+
+def _light(source: Source, layout: ConfigLayout, n: Sizes, module: Any, inputs: Sequence[Any]) -> Iterator[Any]:
+    """The module and its inputs, without memory where they are large: a forward of a picture of five million pixels takes minutes."""
+    large = sum(tensor.numel() for tensor in inputs) > _MOST_ELEMENTS
+    yield _without_memory(source, source.config(layout.changes(n))).train() if large else module
+    yield from (tensor.to("meta") if large else tensor for tensor in inputs)
 
 
 def _trial(source: Source, task: Task, layout: ConfigLayout, n: Sizes) -> tuple[Any, tuple[Any, ...]]:

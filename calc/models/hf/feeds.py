@@ -225,6 +225,23 @@ def _each_step(width: str) -> Callable[[Any, Any, Any], Any]:
     return make
 
 
+def _numbered_patches(n: Any, _: Any, config: Any) -> Any:
+    """Patches of pictures of any shape: the row and the column of each, then its pixels."""
+    import torch
+
+    places = torch.randint(stated(config, "seq_len", _LENGTH), (n.B, n.N, 2))
+    return torch.cat([places.float(), torch.randn(n.B, n.N, stated(config, "patch_embed_hidden_size", 768))], dim=-1)
+
+
+def _no_padding(length: str) -> Callable[[Any, Any, Any], Any]:
+    def make(n: Any, _: Any, __: Any) -> Any:
+        import torch
+
+        return torch.ones(n.B, getattr(n, length), dtype=torch.int64)
+
+    return make
+
+
 def _latest_step(_: Any, __: Any, config: Any) -> Any:
     return config.max_ep_len
 
@@ -242,6 +259,7 @@ SAMPLES = Feed(_sound, _samples, _few_samples)
 SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if fixed_frames(config) else {"N": 2 * _SMALL})
 
 VIDEOS = Feed(_no_dims, _video)
+NUMBERED_PATCHES = Feed(lambda *_: {"N": Dim(_LENGTH, "patches")}, _numbered_patches, lambda _: {"N": _SMALL})
 NUMBERS = Feed(_length, _each_step(""), lambda _: {"T": _SMALL})
 
 # Arguments of the library's classes, and what each is fed.
@@ -252,6 +270,7 @@ FEEDS: Mapping[str, Feed] = {
     "pixel_values_videos": VIDEOS,
     "input_values": SAMPLES,
     "input_features": SPECTRUM,
+    "flattened_patches": NUMBERED_PATCHES,
     "past_values": Feed(_no_dims, _values(_past)),
     "past_observed_mask": Feed(_no_dims, _values(_past, "ones")),
     "past_time_features": Feed(_no_dims, _features(_past)),
@@ -270,7 +289,13 @@ SENTENCE_LABELS: Mapping[str, Feed] = dict.fromkeys(
     ("next_sentence_label", "sentence_order_label"), Feed(_no_dims, _numbers_below(lambda *_: 2, "B"))
 )
 # What a class reads when it reads one thing.
-MAIN_INPUTS = ("input_ids", "pixel_values", "pixel_values_videos", "input_values", "input_features")
+MAIN_INPUTS = ("input_ids", "pixel_values", "pixel_values_videos", "input_values", "input_features", "flattened_patches")
+# What masks the padding of each, and which are masks of tokens or patches of which none is padding.
+MASKS: Mapping[str, tuple[str, Feed]] = {
+    "input_ids": ("attention_mask", Feed(_no_dims, _no_padding("T"))),
+    "flattened_patches": ("attention_mask", Feed(_no_dims, _no_padding("N"))),
+    "decoder_input_ids": ("decoder_attention_mask", Feed(_no_dims, _no_padding("S"))),
+}
 # Arguments that only some configs have a use for, and the field that counts their columns.
 COUNTED_BY = {"static_categorical_features": "num_static_categorical_features", "static_real_features": "num_static_real_features"}
 # Arguments that a class is fed only if it insists on them.

@@ -21,6 +21,7 @@ from calc.models.hf.feeds import (
     FEEDS,
     HIDDEN_PATCHES,
     MAIN_INPUTS,
+    MASKS,
     ONLY_IF_REQUIRED,
     PICTURES,
     PLACES,
@@ -61,6 +62,13 @@ class Task:
 
     def small(self, config: Any) -> dict[str, int]:
         return {"B": 2} | {name: size for feed in self.feeds.values() for name, size in feed.small(config).items()}
+
+    def masked(self) -> Task:
+        """The task with masks in which nothing is padding, as a tokenizer gives them for rows of equal length."""
+        masks = dict(MASKS[argument] for argument in self.used if argument in MASKS)
+        return replace(
+            self, feeds={**self.feeds, **masks}, used={**self.used, **{name: name for name in masks}}, notes=(*self.notes, _NO_PADDING)
+        )
 
     def inputs(self, n: Any, vocabulary: Any, config: Any) -> tuple[Any, ...]:
         return tuple(feed.make(n, vocabulary, config) for feed in self.feeds.values())
@@ -146,6 +154,7 @@ _NO_BLANKS = (
     "The library's loss leaves blanks out of the labels, so that their number depends on the data: the loss here is torch's ctc_loss (mean)"
     " of S labels in each row, over all steps."
 )
+_NO_PADDING = "The class runs other operators where a token is padding: it is fed masks here that say that none is."
 _NO_PICTURE = "The input is text alone, without images or audio: the vision and audio parts count as parameters and run no operator."
 
 
@@ -268,8 +277,9 @@ def _required(cls: Any) -> set[str]:
 
 def _task_of_kind(kind: str, cls: Any) -> Task | None:
     """The task of a class of that kind, or None if its forward takes other arguments than the kind."""
-    parameters, main = inspect.signature(cls.forward).parameters, cls.main_input_name
-    if main not in MAIN_INPUTS:
+    parameters = inspect.signature(cls.forward).parameters
+    main = next((name for name in (cls.main_input_name, "input_ids") if name in MAIN_INPUTS and name in parameters), None)
+    if main is None:
         return None
     task = _MAKERS[kind](main, FEEDS[main], frozenset(parameters))
     fits = {*task.arguments, *task.used} <= parameters.keys() and _required(cls) <= task.arguments
