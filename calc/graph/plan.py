@@ -57,7 +57,7 @@ class Inferred:
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
+class Period:
     """Layers that repeat a pattern of ``every`` so many, all but ``irregular`` ones."""
 
     every: int
@@ -68,10 +68,10 @@ class Repetition:
 @dataclass(frozen=True, slots=True)
 class Unlike:
     """``at`` these values of the basis symbols, with more iterations than were traced, the step runs other operators than its iterations
-    so far say; ``repetitions`` of them, by dimension."""
+    so far say; ``periods`` of them, by dimension."""
 
     at: Mapping[str, int]
-    repetitions: Mapping[str, Repetition]
+    periods: Mapping[str, Period]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from calc.dimensions import Dim
 from calc.errors import BadInputError
 from calc.graph import serialize
-from calc.graph.plan import Repetition
+from calc.graph.plan import Period
 from calc.graph.step import Graph
 from calc.options import Options
 from calc.pipeline.precomputed.index import code_here, code_of
@@ -31,7 +31,7 @@ class Forward:
 
     at: Mapping[str, int]
     alike: bool
-    repetition: Repetition | None = None
+    period: Period | None = None
 
 
 class Cache:
@@ -99,8 +99,8 @@ class Cache:
 def _forward(text: str) -> Forward:
     try:
         content = json.loads(text)
-        repetition = content["repetition"] and Repetition(**content["repetition"])
-        return Forward({name: operator.index(value) for name, value in content["at"].items()}, bool(content["alike"]), repetition)
+        period = content["period"] and Period(**content["period"])
+        return Forward({name: operator.index(value) for name, value in content["at"].items()}, bool(content["alike"]), period)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise BadInputError("no values of symbols") from error
 

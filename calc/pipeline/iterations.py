@@ -15,7 +15,7 @@ from calc.graph import trip_counts
 from calc.graph.plan import Unlike
 from calc.graph.step import Graph
 from calc.pipeline.cache import Cache, Forward
-from calc.pipeline.patterns import repetition_of
+from calc.pipeline.patterns import period_in
 from calc.spec import Spec
 
 # Operators of the longest forward that is run: a longer one, of a loop over positions, might take longer than all traces.
@@ -47,7 +47,7 @@ class Iterations:
             if count > max(certified, self._alike.get(loop, 0)):
                 forward = self._forward(spec, graph, {**requested, loop: count}, loop, most)
                 if not forward.alike:
-                    return Unlike(forward.at, {basis.dimension(loop): forward.repetition} if forward.repetition else {})
+                    return Unlike(forward.at, {basis.dimension(loop): forward.period} if forward.period else {})
                 self._alike[loop] = forward.at[loop]
         return None
 
@@ -77,7 +77,7 @@ class Iterations:
                 forward = first_forward(spec, graph, many)
                 alike = forward.made == few.continued(many[loop])
                 basis = graph.as_basis()
-                return Forward(many, alike, None if alike else repetition_of(forward.ops, basis.sizes(many)[basis.dimension(loop)]))
+                return Forward(many, alike, None if alike else period_in(forward.ops, basis.sizes(many)[basis.dimension(loop)]))
             except NapkinError:  # so many iterations do not go with these other sizes
                 continue
         return Forward(requested, alike=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from calc.dimensions import Dim, smallest_fitting
 from calc.errors import SpecError
 from calc.graph.periods import period_of
-from calc.graph.plan import Repetition
+from calc.graph.plan import Period
 from calc.graph.step import Op
 from calc.options import Options
 from calc.spec import Spec
@@ -40,7 +40,7 @@ def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
     multiple."""
     if isinstance(dim.multiple_of, str):
         raise SpecError(f"{spec.name}: {name} is a multiple of {dim.multiple_of}, so it is not a number of patterns of {every} blocks")
-    together = _grouped(dim, value, Repetition(every, dim.plus, f"one of every {every} blocks is recomputed"))
+    together = _grouped(dim, value, Period(every, dim.plus, f"one of every {every} blocks is recomputed"))
     if together.multiple_of == (dim.multiple_of or 1):
         return dim
     if value <= together.plus:
@@ -48,12 +48,12 @@ def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
     return together
 
 
-def _grouped(dim: Dim, value: int, repetition: Repetition) -> Dim:
+def _grouped(dim: Dim, value: int, period: Period) -> Dim:
     """``dim``, whose value is ``value``, as a number of patterns, which are whole ones of the model's own."""
-    every, irregular = math.lcm(int(dim.multiple_of or 1), repetition.every), max(dim.plus, repetition.irregular)
+    every, irregular = math.lcm(int(dim.multiple_of or 1), period.every), max(dim.plus, period.irregular)
     plus = irregular + (value - irregular) % every
     default = dim.default if isinstance(dim.default, int) and _fits(dim.default, every, plus) else value
-    because = " and ".join(reason for reason in (dim.because, repetition.because) if reason)
+    because = " and ".join(reason for reason in (dim.because, period.because) if reason)
     return replace(dim, default=default, multiple_of=every, plus=plus, because=because)
 
 
@@ -70,19 +70,19 @@ def _with_depths(spec: Spec, changed: Mapping[str, Dim]) -> Spec:
 # -- patterns that show in a forward ----------------------------------------------------------------------------------------------
 
 
-def repeated(spec: Spec, values: Mapping[str, int], repetitions: Mapping[str, Repetition]) -> Spec | None:
+def repeated(spec: Spec, values: Mapping[str, int], periods: Mapping[str, Period]) -> Spec | None:
     """``spec`` with depths that are numbers of patterns with the remainder of the requested ``values``, which all dimensions have, by the
-    ``repetitions`` of layers in each dimension; None where these say nothing more."""
+    ``periods`` of layers in each dimension; None where these say nothing more."""
     dims = spec.dimensions
-    free = {name: dim for name, dim in dims.items() if name in repetitions and not dim.tied and not isinstance(dim.multiple_of, str)}
-    changed = {name: _grouped(dim, values[name], repetitions[name]) for name, dim in free.items()}
+    free = {name: dim for name, dim in dims.items() if name in periods and not dim.tied and not isinstance(dim.multiple_of, str)}
+    changed = {name: _grouped(dim, values[name], periods[name]) for name, dim in free.items()}
     more = {name: dim for name, dim in changed.items() if (dim.multiple_of, dim.plus) != (dims[name].multiple_of, dims[name].plus)}
     if not more or any(dim.plus + _CERTIFIED * int(dim.multiple_of or 1) > _MOST_LAYERS for dim in more.values()):
         return None
     return _with_depths(spec, more)
 
 
-def repetition_of(ops: Iterable[Op], depth: int) -> Repetition | None:
+def period_in(ops: Iterable[Op], depth: int) -> Period | None:
     """How ``depth`` layers repeat the operators of a forward; None if they do not, or if all are alike."""
     for path, layers in _layers(ops).items():
         period = period_of([tuple(layers[i]) for i in sorted(layers)]) if len(layers) == depth else None
@@ -90,7 +90,7 @@ def repetition_of(ops: Iterable[Op], depth: int) -> Repetition | None:
             before, every, after = period
             said = f"the operators of {path} repeat every {every}" if every > 1 else f"those of {path} run the same operators"
             apart = f", except in {before + after} of them" if before + after else ""
-            return Repetition(every, before + after, f"in a forward with {depth} layers, {said}{apart}")
+            return Period(every, before + after, f"in a forward with {depth} layers, {said}{apart}")
     return None
 
 

@@ -59,7 +59,7 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def depth_in_patterns(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Make a depth a number of patterns, where a forward shows layers that repeat one."""
     unlike = refusal.evidence
-    spec = patterns.repeated(plan.spec, _requested(plan, plan.spec), unlike.repetitions) if isinstance(unlike, Unlike) else None
+    spec = patterns.repeated(plan.spec, _requested(plan, plan.spec), unlike.periods) if isinstance(unlike, Unlike) else None
     if spec is None or any(tried.spec == spec for tried in plan.history):
         return None
     return plan.of(spec, "layers repeat a pattern: its number determines the closed forms")

@@ -58,6 +58,11 @@ def test_sizes_are_set_in_the_config_they_belong_to(tmp_path: Path) -> None:
     assert shape["text_model.encoder.layers.1.mlp.fc1.weight"] == (50, 36)
 
 
+GEMMA = {
+    "hidden_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 12, "intermediate_size": 37, "num_hidden_layers": 2,
+    "vocab_size": 97,
+}  # fmt: skip
+
 KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
     "text and picture": (CLIP, [(3, 7), (3, 3, 32, 32)]),
     "classes of texts": (LLAMA | {"architectures": ["LlamaForSequenceClassification"], "pad_token_id": 0}, [(3, 7), (3,)]),
@@ -104,6 +109,32 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
             "pad_token_id": 0,
         },
         [(3, 5, 18), (3, 4)],
+    ),
+    "tokens and masks": (
+        {
+            "model_type": "t5gemma",
+            "architectures": ["T5GemmaForConditionalGeneration"],
+            "encoder": GEMMA,
+            "decoder": GEMMA,
+            "vocab_size": 97,
+        },
+        [(3, 7), (3, 4), (3, 7), (3, 4)],
+    ),
+    "patches with their places": (
+        {
+            "model_type": "pix2struct",
+            "architectures": ["Pix2StructForConditionalGeneration"],
+            "text_config": {"hidden_size": 24, "d_kv": 12, "d_ff": 37, "num_heads": 2, "num_layers": 2, "vocab_size": 97},
+            "vision_config": {
+                "hidden_size": 24,
+                "patch_embed_hidden_size": 12,
+                "d_ff": 31,
+                "d_kv": 12,
+                "num_attention_heads": 2,
+                "seq_len": 9,
+            },
+        },
+        [(3, 2048, 14), (3, 4), (3, 2048), (3, 4)],
     ),
     "recognition": (
         {
@@ -304,8 +335,19 @@ def test_layers_that_chance_skips_all_run_and_a_note_says_so(tmp_path: Path) -> 
     )
 
 
+def test_a_class_that_heeds_padding_is_fed_masks_without_any(tmp_path: Path) -> None:
+    """It masks tokens that are its padding token, and asks whether there are any: a branch on data. With masks of ones there is none."""
+    spec = spec_of(tmp_path, KINDS["tokens and masks"][0])
+    ids, labels, mask, mask_of_labels = spec.inputs(Sizes(**spec.sizes(spec.check_at)))
+
+    assert (mask.shape, mask_of_labels.shape) == (ids.shape, labels.shape)
+    assert mask.all()
+    assert mask_of_labels.all()
+    assert sum("where a token is padding" in note for note in spec.notes) == 1
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["recognition", "segmentation"])
+@pytest.mark.parametrize("kind", ["recognition", "segmentation", "tokens and masks", "patches with their places"])
 def test_losses_over_steps_and_over_pixels_are_derived_and_measured_alike(kind: str, tmp_path: Path) -> None:
     derivation = calc.derive(spec_of(tmp_path, KINDS[kind][0]), cache=False, optimizer="sgd")
 

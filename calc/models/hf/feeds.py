@@ -16,6 +16,8 @@ _LENGTH, _TARGET, _SMALL = 1024, 128, 16
 _SAMPLES, _FRAMES = 16_000, 100
 # Letters of its transcript: fewer than the time steps that any class makes of it.
 _LETTERS = 10
+# Patches of a picture of any shape, as Pix2Struct was trained with.
+_PATCHES = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,7 @@ SAMPLES = Feed(_sound, _samples, _few_samples)
 SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if fixed_frames(config) else {"N": 2 * _SMALL})
 
 VIDEOS = Feed(_no_dims, _video)
-NUMBERED_PATCHES = Feed(lambda *_: {"N": Dim(_LENGTH, "patches")}, _numbered_patches, lambda _: {"N": _SMALL})
+NUMBERED_PATCHES = Feed(lambda *_: {"N": Dim(_PATCHES, "patches")}, _numbered_patches, lambda _: {"N": _SMALL})
 NUMBERS = Feed(_length, _each_step(""), lambda _: {"T": _SMALL})
 
 # Arguments of the library's classes, and what each is fed.

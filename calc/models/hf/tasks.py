@@ -277,9 +277,8 @@ def _required(cls: Any) -> set[str]:
 
 def _task_of_kind(kind: str, cls: Any) -> Task | None:
     """The task of a class of that kind, or None if its forward takes other arguments than the kind."""
-    parameters = inspect.signature(cls.forward).parameters
-    main = next((name for name in (cls.main_input_name, "input_ids") if name in MAIN_INPUTS and name in parameters), None)
-    if main is None:
+    parameters, main = inspect.signature(cls.forward).parameters, cls.main_input_name
+    if main not in MAIN_INPUTS:
         return None
     task = _MAKERS[kind](main, FEEDS[main], frozenset(parameters))
     fits = {*task.arguments, *task.used} <= parameters.keys() and _required(cls) <= task.arguments
