@@ -30,7 +30,7 @@ from calc.symbolic.expression import (
     names,
 )
 
-LONGEST = 1_000_000  # characters: the program's own closed forms have up to some 100,000
+LONGEST = 10_000_000  # characters: the closed form of a peak with hundreds of candidates has up to some millions
 DEEPEST = 200  # operations inside one another
 FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
