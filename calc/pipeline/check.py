@@ -209,7 +209,8 @@ def _require_room(derived: Mapping[str, int | None]) -> None:
 
     needed, available = derived.get("memory.peak"), available_bytes()
     if needed is not None and needed > available:
-        raise FreeMemoryError(f"the run would allocate {needed:,} bytes at its peak", available, ": check at smaller sizes")
+        advice = ": check at smaller sizes, given here or as check_at of the spec"
+        raise FreeMemoryError(f"the run would allocate {needed:,} bytes at its peak", available, advice)
 
 
 def _options(derivation: Derivation) -> Options:
