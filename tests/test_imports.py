@@ -20,7 +20,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
-TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.experiment", "calc.platform.torch_private")
+TORCH_PACKAGES = (
+    *("calc.trace", "calc.models", "calc.measure", "calc.experiment"),
+    *("calc.platform.torch_private", "calc.platform.operator_names"),
+)
 TORCH_FREE = ("calc.experiment.stated", "calc.models", "calc.models.catalogue", "calc.models.load")  # in spite of where they are
 # Lowest first: a room imports from those before it alone, be it at load, in a function or for a type checker.
 ROOMS = (

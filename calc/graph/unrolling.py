@@ -22,15 +22,19 @@ class IrregularError(Exception):
     """An iteration runs other operators than its neighbor."""
 
 
+def numbers_in(module_path: str) -> Iterator[tuple[str, int, str]]:
+    """``"h.3.mlp.0"`` → ``("h", 3, "mlp.0"), ("h.3.mlp", 0, "")``: containers with the number of a child, and the rest of the path."""
+    parts = module_path.split(".")
+    yield from ((".".join(parts[:i]), int(part), ".".join(parts[i + 1 :])) for i, part in enumerate(parts) if part.isdecimal())
+
+
 def numbered_children(module_paths: Iterable[str]) -> dict[str, frozenset[int]]:
     """Numbers of the children of each container (``h.0``, ``h.1``), by the container's path."""
     children: dict[str, set[int]] = {}
     for module_path in set(module_paths):
-        parts = module_path.split(".")
-        for i, part in enumerate(parts):
-            if part.isdigit():
-                children.setdefault(".".join(parts[:i]), set()).add(int(part))
-    return {prefix: frozenset(numbers) for prefix, numbers in children.items()}
+        for container, number, _ in numbers_in(module_path):
+            children.setdefault(container, set()).add(number)
+    return {container: frozenset(numbers) for container, numbers in children.items()}
 
 
 def frees_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
@@ -123,10 +127,7 @@ class Unrolling:
     def _numbered(self, module_path: str) -> tuple[str, int, str] | None:
         """A path as container, number and rest, if it is in one of the containers."""
         if module_path not in self._numbers:
-            parts = module_path.split(".")
-            within = ((i, int(part)) for i, part in enumerate(parts) if part.isdigit() and ".".join(parts[:i]) in self.layers)
-            first = next(within, None)
-            self._numbers[module_path] = first and (".".join(parts[: first[0]]), first[1], ".".join(parts[first[0] + 1 :]))
+            self._numbers[module_path] = next((each for each in numbers_in(module_path) if each[0] in self.layers), None)
         return self._numbers[module_path]
 
     def _place(self, module_path: str) -> _Place | None:

@@ -10,7 +10,7 @@ import json
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from calc.dimensions import Dim
 from calc.errors import BadInputError
@@ -99,10 +99,16 @@ class Cache:
 def _forward(text: str) -> Forward:
     try:
         content = json.loads(text)
-        period = content["period"] and Period(**content["period"])
-        return Forward({name: operator.index(value) for name, value in content["at"].items()}, bool(content["alike"]), period)
+        at = {name: operator.index(value) for name, value in content["at"].items()}
+        return Forward(at, bool(content["alike"]), _period(**content["period"]) if content["period"] else None)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise BadInputError("no values of symbols") from error
+
+
+def _period(every: Any, irregular: Any, because: Any) -> Period:
+    if operator.index(every) < 1 or operator.index(irregular) < 0:
+        raise ValueError("no period")
+    return Period(every, irregular, str(because))
 
 
 def _named_after(spec: Spec, graph: Graph) -> Graph:

@@ -154,8 +154,9 @@ def _largest_divisors(number: int) -> list[int]:
 def divided(spec: Spec, sizes: Mapping[str, int], failure: SizesError | SpecializationError) -> Inferred | None:
     """``spec`` with a size declared a multiple of what the line that failed divides it by; None if there is no such size."""
     reason = failure.failure.statement
-    if isinstance(failure, SpecializationError):
-        return next(_multiples(spec, sizes, reason, _rounded(spec, failure.divided or ())), None)
+    if isinstance(failure, SpecializationError | RoundedShareError):
+        pairs = failure.pairs if isinstance(failure, RoundedShareError) else failure.divided or ()
+        return next(_multiples(spec, sizes, reason, _rounded(spec, pairs)), None)
     return next(_multiples(spec, sizes, reason, _divided(spec, _searched(failure))), None)
 
 

@@ -6,6 +6,7 @@ layer runs other operators. The requested depth selects the remainder; closed fo
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
@@ -16,6 +17,7 @@ from calc.errors import SpecError
 from calc.graph.periods import period_of
 from calc.graph.plan import Period
 from calc.graph.step import Op
+from calc.graph.unrolling import numbers_in
 from calc.options import Options
 from calc.spec import Spec
 
@@ -95,17 +97,9 @@ def period_in(ops: Iterable[Op], depth: int) -> Period | None:
 
 
 def _layers(ops: Iterable[Op]) -> dict[str, dict[int, list[Hashable]]]:
-    """The operators and sizes of each numbered child of a module, by the path of the module."""
+    """The operators and sizes of each numbered child of a module, by the path of the module: of the outermost one."""
     layers: dict[str, dict[int, list[Hashable]]] = defaultdict(lambda: defaultdict(list))
     for op in ops:
-        path, number, rest = _numbered(op.module_path)
-        if number is not None:
+        for path, number, rest in itertools.islice(numbers_in(op.module_path), 1):
             layers[path][number].append((op.name, rest, tuple(tensor.shape for tensor in op.outputs)))
     return layers
-
-
-def _numbered(module_path: str) -> tuple[str, int | None, str]:
-    """``"model.h.3.mlp"`` → ``("model.h", 3, "mlp")``; the number is None where no part of the path is one."""
-    parts = module_path.split(".")
-    place = next((i for i, part in enumerate(parts) if part.isdecimal()), None)
-    return (module_path, None, "") if place is None else (".".join(parts[:place]), int(parts[place]), ".".join(parts[place + 1 :]))

@@ -20,7 +20,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.errors import DataDependentError, Failure, ReadByTorchError, SizesError, SpecializationError
+from calc.errors import DataDependentError, Failure, ReadByTorchError, RoundedShareError, SizesError, SpecializationError
 from calc.graph.step import Guard
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
@@ -253,6 +253,18 @@ class SizeEnv(ShapeEnv):
         said = Failure(f"the size {size_text(expr, self.names)} was read as one number at {where}", about=where.source)
         return SpecializationError(name, str(where), said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
 
+    def refuse_nested(self, expr: Any) -> None:
+        """Raises ``RoundedShareError`` for a quotient that is divided by quotients of quotients: a padded length, cut and joined in
+        every layer, whose text would double with each. For multiples of what divides the dimensions, it is one of their products."""
+        if not any(_is_nested(division) for division in expr.atoms(FloorDiv)):
+            return
+        divisions = [part.args for part in expr.atoms(sp.Function) if type(part).__name__ in _DIVISIONS]
+        rounded = {(*self._names(whole), by) for whole, by in divisions if len(whole.free_symbols) == 1 and by.is_Integer}
+        pairs = sorted(((name, int(by)) for name, by in rounded), key=lambda pair: (-pair[1], pair[0]))
+        where = running_line()
+        said = Failure(f"sizes at {where} are divided and rounded again and again", where=str(where), about=where.source)
+        raise RoundedShareError(said, pairs).of_causes({name for name, _ in pairs} or self._names(expr))
+
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
         """(dimension, divisor) of each rounded quotient in ``expr``: where the dimension is a multiple, rounding changes nothing. Of a
         quotient of a quotient the divisor is the product: for its multiples neither is rounded. The largest divisors come first."""
@@ -386,6 +398,11 @@ class SizeEnv(ShapeEnv):
             answer = value.node.expr.xreplace(self._at)
             return int(answer) if isinstance(value, torch.SymInt) else bool(answer) if isinstance(value, torch.SymBool) else float(answer)
         return value
+
+
+def _is_nested(division: Any) -> bool:
+    """Whether the divisor of a quotient has a quotient whose divisor is no number."""
+    return any(part.args[1].free_symbols for part in division.args[1].atoms(FloorDiv))
 
 
 def _is_polynomial(expr: Any) -> bool:

@@ -154,7 +154,7 @@ def _checked(request: Request, derivation: Derivation, device: str, progress: Pr
     try:
         return job.check(derivation, _widths(request, derivation), device, progress), ""
     except FreeMemoryError as error:
-        return None, f"{error.needs}, more than is free: check_at of the spec may set smaller sizes"
+        return None, f"{error.needs}, more than is free: napkin check takes smaller sizes"
     except MeasurementError as error:
         return None, str(error)
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from calc.errors import ConfigError, MissingExtraError
-from calc.models import hf
-from calc.models.hf import layers
+from calc.models.hf import layers, trials
 from calc.models.hf.source import sentences_of
 from calc.models.load import load
 from tests.models.configs import GPT2, LLAMA, written
@@ -167,8 +166,8 @@ def test_a_model_of_parts_without_end_is_refused(tmp_path: Path, monkeypatch: py
 
 def test_no_trial_run_takes_the_memory_that_the_config_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of 10**8 positions, 48 wide, in fp32 has 19.2 GB: it is never made."""
-    build, built = hf._build, list[int]()
-    monkeypatch.setattr(hf, "_build", lambda source, layout, n: built.append(n.C) or build(source, layout, n))
+    build, built = trials.build, list[int]()
+    monkeypatch.setattr(trials, "build", lambda source, layout, n: built.append(n.C) or build(source, layout, n))
     load(f"hf:{written(tmp_path, GPT2)}")
     assert {64} == {*built}
     built.clear()

@@ -92,3 +92,46 @@ def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
 
     assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(L, 2), 0)"]
     assert [] == failures(calc.check(derivation, L=4))
+
+
+class Chunks(nn.Module):
+    """Pads a length to eights, and cuts it into chunks of four and joins these in every layer."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in range(n.L))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = nn.functional.pad(x, (0, 0, 0, -x.shape[1] % 8))
+        for layer in self.layers:
+            chunks = x.shape[1] // 4
+            x = layer(x.view(x.shape[0], chunks, x.shape[1] // chunks, x.shape[2])).flatten(1, 2)
+        return x
+
+
+_CHUNKS = Spec(
+    "chunks",
+    {"B": 2, "T": 16, "d": 5, "L": 5},
+    Chunks,
+    lambda n: (torch.randn(n.B, n.T, n.d),),
+    lambda module, x: module(x).square().sum(),
+    trip_counts=("L",),
+)
+
+
+def test_a_length_that_is_cut_and_joined_in_every_layer_is_a_multiple() -> None:
+    """Else what a layer makes of it is a quotient of quotients of quotients, and the text of a size doubles with each layer."""
+    derivation = calc.derive(_CHUNKS, cache=False, optimizer="sgd")
+
+    assert ["Eq(Mod(T, 8), 0)"] == [a.expr for a in derivation.assumptions]
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, T=40, L=7))
+
+
+def test_such_a_length_that_is_padded_is_a_number() -> None:
+    """13 is padded to 16: the model holds at that length, and says so."""
+    derivation = calc.derive(_CHUNKS, {"T": 13}, cache=False, optimizer="sgd")
+
+    assert {"T": 13} == derivation.specialized
+    assert any("are divided and rounded again and again" in a.because for a in derivation.assumptions)
+    assert [] == failures(calc.check(derivation, B=3, T=13, L=7))

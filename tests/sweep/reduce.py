@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.models.hf import vocabulary_of
 from calc.models.hf.dimensions import layout_of
 from calc.models.hf.layers import LayerPattern, pattern_of, without_memory
 from calc.models.hf.source import Source, inner_configs, quiet
 from calc.models.hf.table import FIELDS
 from calc.models.hf.tasks import task_of
+from calc.models.hf.trials import vocabulary_of
 from calc.spec import Sizes
 
 _HEADS, _HEAD_WIDTH, _EXPERTS, _CHOSEN, _VOCABULARY = 4, 16, 4, 2, 200

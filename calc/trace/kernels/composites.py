@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from calc.platform.torch_private import TorchDispatchMode, no_modes
+from calc.platform.operator_names import OperatorNames
+from calc.platform.torch_private import no_modes
 from calc.trace.kernels.double_backward import double_backward
 
 aten = torch.ops.aten
@@ -96,18 +97,6 @@ def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) 
     rows, columns = ([*whole[:dim], size, *whole[dim + 1 :]] for size in (places[dim], source[dim]))
     source_, places_ = x.broadcast_to(columns), indices.broadcast_to(rows)
     return source_.gather(dim, places_.remainder(x.shape[dim]) if _wraps() else places_)
-
-
-class OperatorNames(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
-    """Collects the names of the operators that run inside."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(str(func))
-        return func(*args, **(kwargs or {}))
 
 
 @functools.cache

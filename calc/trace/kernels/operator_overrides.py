@@ -14,11 +14,11 @@ import torch.backends.opt_einsum
 from torch import nn
 
 from calc.experiment.uncompiled import uncompiled
+from calc.platform.operator_names import OperatorNames
 from calc.platform.replaced import replaced
 from calc.platform.sized_list import SizedList
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
 from calc.trace.kernels.chosen_experts import of_chosen_experts
-from calc.trace.kernels.composites import OperatorNames
 from calc.trace.kernels.recurrent import cell_by_cell
 from calc.trace.values import sequence_lengths
 from calc.trace.values.constant_propagation import note_made_from

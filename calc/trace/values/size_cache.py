@@ -10,6 +10,7 @@ from typing import Any
 
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import ShapeEnv, SymNode
+from calc.trace.symbolic_sizes import SizeEnv
 
 # Arithmetic and comparisons of two sizes; the remaining operations of a SymNode are rare.
 _BINARY = ("add", "sub", "mul", "mod", "int_floordiv", "eq", "ne", "gt", "lt", "le", "ge", "sym_min", "sym_max", "and_", "or_")
@@ -36,7 +37,10 @@ def _once(name: str, compute: Callable[[SymNode, SymNode], SymNode], cache: dict
         key = (name, self._expr, operand._expr, self.pytype, operand.pytype)
         result = cache.get(key)
         if result is None:
-            result = cache[key] = compute(self, operand)
+            result = compute(self, operand)
+            if name == "int_floordiv" and isinstance(self.shape_env, SizeEnv):
+                self.shape_env.refuse_nested(result.expr)
+            cache[key] = result
         return result
 
     return method

@@ -114,7 +114,7 @@ def test_a_run_that_is_not_possible_leaves_the_report_unchecked(run, monkeypatch
     actual = run("report", "tiny", "-o", str(tmp_path))
 
     assert 0 == actual.exit_code
-    why = "the run would allocate 10 bytes at its peak, more than is free: check_at of the spec may set smaller sizes"
+    why = "the run would allocate 10 bytes at its peak, more than is free: napkin check takes smaller sizes"
     words = f"No check was run: {why}. Nothing here has been measured."
     assert words in (tmp_path / "report.html").read_text()
     assert 1 == run("report", "tiny", "-o", str(tmp_path), "--strict").exit_code
