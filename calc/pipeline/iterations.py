@@ -22,6 +22,8 @@ from calc.spec import Spec
 _MOST_OPERATORS = 12_000
 # The same where a derivation is evaluated at other sizes than its own, which takes no time otherwise.
 _MOST_ELSEWHERE = 4_000
+# Further forwards with a size that is read as a number of iterations: elements are at most a cubic polynomial in a size.
+_FURTHER = 2
 
 
 class Iterations:
@@ -70,6 +72,8 @@ class Iterations:
         from calc.trace import first_forward
 
         counts = sorted({trace.sizes[loop] for trace in graph.traces})
+        if loop in graph.trip_count_reads:  # a size as well: bytes are no line in it
+            counts += range(counts[-1] + 1, counts[-1] + 1 + _FURTHER)
         for at in _values(graph, requested, loop):
             try:
                 few = self._few[loop] = _Few(counts, [first_forward(spec, graph, {**at, loop: count}).made for count in counts])

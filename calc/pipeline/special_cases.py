@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.dimensions import ordered_names
-from calc.errors import CertificateError, Failure, OtherIterationsError, OtherPathError, TraceError
+from calc.errors import CertificateError, Failure, OtherIterationsError, OtherPathError, SpecializationError, TraceError
 from calc.graph import unbacked_sizes
 from calc.graph.guards import SPECIAL_CASE, Assumption, Guard
 from calc.graph.plan import Inferred, Near, Refusal, TracePlan, outcome_of, refined
@@ -169,10 +169,23 @@ class _Completion:
                 return nearer
             if not specialized:
                 return self._of_iterations(changed) or outcome
-        specialized = {tied: why for name, why in specialized.items() for tied in with_quotients(self.spec, [name])} | specialized
-        self.progress(f"the step runs other operators depending on {as_numbers(specialized)}")
+        self.progress(f"the step runs other operators depending on {as_numbers(self._with_quotients(specialized))}")
+        return self._specializing(specialized)
+
+    def _specializing(self, specialized: Mapping[str, str]) -> tuple[Graph, Analysis] | Refusal:
+        """The graph with ``specialized`` dimensions, each with its reason; also with those that the step then reads as numbers."""
+        specialized = self._with_quotients(specialized)
         at_these = {name: (self.sizes[name], why) for name, why in specialized.items()}
-        return at_sizes(self.plan, replace(self.graph, specialized=at_these), self.certifier)
+        outcome = at_sizes(self.plan, replace(self.graph, specialized=at_these), self.certifier)
+        error = outcome.error if isinstance(outcome, Refusal) else None
+        may = {name for names in self.spec.may_specialize for name in names} - specialized.keys()
+        if not isinstance(error, SpecializationError) or error.dimension not in may:
+            return outcome
+        self.progress(f"no closed form in {as_numbers([error.dimension])}")
+        return self._specializing({**specialized, error.dimension: error.failure.why})
+
+    def _with_quotients(self, specialized: Mapping[str, str]) -> dict[str, str]:
+        return {tied: why for name, why in specialized.items() for tied in with_quotients(self.spec, [name])} | {**specialized}
 
     def _of_iterations(self, changed: Sequence[Guard]) -> Refusal | None:
         """The refusal that names the largest size of the ``changed`` guards that was taken for a number of iterations; None if there is

@@ -195,3 +195,16 @@ def test_a_depth_of_which_layers_have_numbers_is_a_number(tmp_path: Path) -> Non
     spec = spec_of(tmp_path, config | {"backbone_config": backbone | seen})
 
     assert ("backbone_L" in spec.dims, spec.dims["reassemble_hidden_size"].default) == (False, "backbone_d")
+
+
+def test_a_size_that_the_class_needs_to_be_the_width_is_tied_to_it(tmp_path: Path) -> None:
+    """Else every size would become a number, as the class refuses an embedding of another width with any symbols."""
+    squeezed = {"model_type": "squeezebert", "architectures": ["SqueezeBertForMaskedLM"], "num_hidden_layers": 5, "vocab_size": 97}
+    sizes = {"hidden_size": 32, "embedding_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 64}
+    spec = spec_of(tmp_path, squeezed | sizes)
+    width = spec.dimensions["embedding_size"]
+
+    assert ("d", True, "the class needs it to be the width of the model") == (width.default, width.tied, width.because)
+    derivation = calc.derive(spec, cache=False, mode="infer")
+    assert not derivation.specialized
+    assert [] == failures(calc.check(derivation))

@@ -286,3 +286,28 @@ def test_layers_of_built_in_models_are_alike_at_any_depth(name: str, monkeypatch
 
     assert dict(result.specialized) == {}
     assert spec.trip_counts == () or max(sizes["L"] for sizes in ran) > 50
+
+
+class ReadsWidths(nn.Module):
+    """Multiplies by the root of a head's width, which it makes a tensor of: the width is read as a number."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.heads = n.h
+        self.layers = nn.ModuleList(nn.Linear(n.h * n.k, n.h * n.k) for _ in range(n.L))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            heads = layer(x).unflatten(-1, (self.heads, -1))
+            x = (heads * torch.sqrt(torch.tensor(heads.size(-1), dtype=torch.float))).flatten(-2)
+        return x
+
+
+def test_a_width_that_is_read_as_a_number_stays_a_symbol_at_many_times_those_traced() -> None:
+    """Bytes are no line in it, as those of a number of layers are: forwards at two widths would not say what one at 67 allocates."""
+    dims, inputs, loss = {"B": 3, "h": 4, "k": 67, "L": 5}, (lambda n: (torch.randn(n.B, n.h * n.k),)), (lambda module, x: module(x).sum())
+    derivation = derived(Spec("reads", dims, ReadsWidths, inputs, loss, trip_counts=("L",), may_specialize=(("h",),)))
+
+    assert not derivation.specialized
+    assert 5 * (4 * 67) * (4 * 67 + 1) == derivation["parameters"].value
+    assert [] == failures(calc.check(derivation))

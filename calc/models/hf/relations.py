@@ -17,12 +17,13 @@ from calc.models.hf.trials import Trials
 # Most tokens of a trial run of which one is enough.
 _SHORT = 16
 _EQUAL = "the class multiplies the vectors of both towers"
+_OF_WIDTH = "the class needs it to be the width of the model"
 _OF_TOWER = "it is the width of what that part returns"
 
 
 def related(trials: Trials) -> Trials:
     """``trials`` at sizes between which the class's relations hold."""
-    for relation in (_shared_width, _equal_towers, _grouped_heads, _even_heads):
+    for relation in (_shared_width, _equal_sizes, _equal_towers, _grouped_heads, _even_heads):
         trials = trials.related(relation(trials))
     return trials
 
@@ -64,6 +65,19 @@ def _shared_width(trials: Trials) -> dict[str, Dim]:
     return {"d": replace(dims["d"], multiple_of="h", because=HEADS), "k": replace(k, tied=True)} if needs else {}
 
 
+def _equal_sizes(trials: Trials) -> dict[str, Dim]:
+    """Sizes that have no letter and equal the width in the config, where the class runs with no others."""
+    dims, sizes = trials.dims, trials.own_sizes
+    towers = tuple(_towers(dims))
+    few = {name: size for name, size in narrow(trials).items() if name != "f"}  # groups of channels may divide it
+    small = trials.small | settable(few, dims)
+    made: dict[str, Dim] = {}
+    for name in _read_elsewhere(dims, sizes, "") if "d" in sizes else ():
+        if not name.startswith(towers) and not trials.runs({**small, name: 2 * small["d"]}) and trials.runs({**small, name: small["d"]}):
+            made[name] = replace(dims[name], default="d", tied=True, because=_OF_WIDTH)
+    return made
+
+
 def _equal_towers(trials: Trials) -> dict[str, Dim]:
     """Dimensions that equal the width of a tower, or the tower's that equal those of the text, where the class runs with no others."""
     dims, sizes = trials.dims, trials.own_sizes
@@ -89,7 +103,7 @@ def _towers(dims: Mapping[str, Dim]) -> Sequence[str]:
 
 def _read_elsewhere(dims: Mapping[str, Dim], sizes: Mapping[str, int], tower: str) -> list[str]:
     """Sizes that have no letter and may be the width of a tower, which another part reads."""
-    own = (name for name in dims if name not in (*FIELDS.dimensions, "B", "T", "S", "N") and not name.startswith(tower))
+    own = (name for name in dims if name not in (*FIELDS.dimensions, "B", "T", "S", "N") and not (tower and name.startswith(tower)))
     return [name for name in own if not dims[name].tied and sizes[name] == sizes[f"{tower}d"]]
 
 
