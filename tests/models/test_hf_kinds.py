@@ -120,6 +120,14 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
         },
         [(3, 7), (3, 4), (3, 7), (3, 4)],
     ),
+    "no token to begin with": (
+        {
+            "model_type": "longt5",
+            "architectures": ["LongT5ForConditionalGeneration"],
+            "d_model": 24, "d_kv": 12, "d_ff": 37, "num_heads": 2, "num_layers": 2, "vocab_size": 97, "local_radius": 5,
+        },
+        [(3, 7), (3, 4)],
+    ),
     "patches with their places": (
         {
             "model_type": "pix2struct",
@@ -297,7 +305,6 @@ def test_states_and_actions_are_as_wide_as_the_sizes_say(tmp_path: Path) -> None
     states, actions, *_ = spec.inputs(Sizes(**spec.sizes({"state_dim": 13, "act_dim": 7})))
 
     assert (13, 7) == (states.shape[2], actions.shape[2])
-
 
 
 def test_a_loss_that_is_not_the_librarys_own_is_said_to_be_another(tmp_path: Path) -> None:

@@ -208,3 +208,24 @@ def test_a_size_that_the_class_needs_to_be_the_width_is_tied_to_it(tmp_path: Pat
     derivation = calc.derive(spec, cache=False, mode="infer")
     assert not derivation.specialized
     assert [] == failures(calc.check(derivation))
+
+
+def test_a_class_that_normalizes_over_the_batch_has_two_pictures_by_default(tmp_path: Path) -> None:
+    """LeViT's head has one value per channel and picture, of which torch takes no mean of one; a ResNet's layers have more."""
+    levit = {"model_type": "levit", "architectures": ["LevitForImageClassification"], "image_size": 64, "hidden_sizes": [16, 24, 32]}
+    levit |= {"num_attention_heads": [2, 3, 4], "depths": [1, 1, 1], "key_dim": [8, 8, 8]}
+    resnet = {"model_type": "resnet", "architectures": ["ResNetForImageClassification"], "hidden_sizes": [16, 24], "depths": [1, 1]}
+
+    assert 2 == spec_of(tmp_path, levit).dimensions["B"].default
+    assert 1 == spec_of(tmp_path, resnet).dimensions["B"].default
+
+
+def test_layers_that_are_counted_beside_the_others_are_a_part_of_them(tmp_path: Path) -> None:
+    """One of three blocks has experts, by the number of such blocks: of nine, three; one of twelve then has four."""
+    switch = {"model_type": "switch_transformers", "architectures": ["SwitchTransformersForConditionalGeneration"], "num_experts": 5}
+    switch |= {"d_model": 24, "d_kv": 12, "d_ff": 36, "num_heads": 2, "num_layers": 9, "num_decoder_layers": 9, "vocab_size": 97}
+    spec = spec_of(tmp_path, switch | {"num_sparse_encoder_layers": 3, "num_sparse_decoder_layers": 3})
+
+    assert {"L", "E"} <= spec.dims.keys()
+    made = spec.build(Sizes(**spec.sizes({"L": 12})))
+    assert [[1, 4, 7, 10]] * 2 == [[i for i, block in enumerate(part.block) if block.is_sparse] for part in (made.encoder, made.decoder)]

@@ -25,11 +25,11 @@ from calc.models.hf.dimensions import (
     towers_of,
 )
 from calc.models.hf.effects import notes_on_missing_layers, notes_on_unused, without_effect
-from calc.models.hf.layers import pattern_of, without_memory
+from calc.models.hf.layers import pattern_of, with_shares, without_memory
 from calc.models.hf.pairs import pair_lists
 from calc.models.hf.positions import notes_on_padding, positions
 from calc.models.hf.reduced import check_sizes, why_reduced
-from calc.models.hf.relations import after_padding, related
+from calc.models.hf.relations import after_padding, least_batch, related
 from calc.models.hf.source import Source
 from calc.models.hf.tasks import Task, task_of
 from calc.models.hf.trials import Trials, build, vocabulary_of
@@ -54,6 +54,7 @@ def spec(path: str) -> Spec:
     trials = related(trials.related(shorter))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = check_sizes(trials, parameters)
+    trials = trials.related(least_batch(trials, module, check_at))
     task = task.masked() if trials.heeds_padding(check_at) else task
     vocabulary = vocabulary_of(module, config)
     import transformers
@@ -98,6 +99,8 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[C
     fields = layout_of(own, text)
     depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
     layers = pattern_of(own, text, depth, module) if "L" in fields else None
+    if layers is not None and not home:
+        layers = with_shares(source, layers, fields["L"], depth, module)
     inner |= {} if "L" in fields else _with_its_depth(source, towers, module)
     layout = ConfigLayout(fields, layers, home, inner, pair_lists(own, text, fields))
     unused = without_effect(source, layout, text)

@@ -11,12 +11,14 @@ import itertools
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from calc.errors import ConfigError
 from calc.graph.periods import period_of
 from calc.models.hf.source import Source, module_class, quiet
+from calc.models.hf.table import FIELDS, is_size
 from calc.platform.model_files import on_meta_device
 from calc.platform.module_kinds import kind_of
 
@@ -27,7 +29,8 @@ _MOST_PARTS = 500_000
 class LayerPattern:
     """``lists`` are the config's fields with an entry per layer. The config writes those in ``counted`` as kinds of layers with repeat
     counts (``[[["global", "local"], 12]]``), those in ``numbered`` as the indices of the layers whose entry is True. ``last`` are lists of
-    names of which some end in the depth (``stage24``) and name the last layer, and its index alone."""
+    names of which some end in the depth (``stage24``) and name the last layer, and its index alone. ``shares`` are fields that count some
+    of all layers, with that part of them."""
 
     before: int
     period: int
@@ -36,16 +39,18 @@ class LayerPattern:
     counted: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
     last: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
     def irregular(self) -> int:
         return self.before + self.after
 
-    def stretched(self, depth: int) -> dict[str, list[Any]]:
-        """The lists for another depth of the same pattern."""
+    def stretched(self, depth: int) -> dict[str, Any]:
+        """The lists, and the numbers of some layers, for another depth of the same pattern."""
         stretched_lists = {name: self._entries(name, depth) for name in self.lists}
         lists = {name: [[entries, 1]] if name in self.counted else entries for name, entries in stretched_lists.items()}
-        return lists | {name: [_with_last(entry, depth) for entry in entries] for name, entries in self.last.items()}
+        lists |= {name: [_with_last(entry, depth) for entry in entries] for name, entries in self.last.items()}
+        return lists | {name: int(share * depth) for name, share in self.shares.items()}
 
     def _entries(self, name: str, depth: int) -> list[Any]:
         entries = self.lists[name]
@@ -91,6 +96,31 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
     repetition = period_of([*zip(kinds, built, strict=True)]) if depth > 1 else (0, 1, 0)
     last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(name, value, depth)}
     return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), frozenset(numbered), last)
+
+
+def with_shares(source: Source, pattern: LayerPattern, depths: Sequence[str], depth: int, module: Any) -> LayerPattern:
+    """``pattern``, that of the layers of ``module``, with the fields that count some of them, where the class needs them in proportion:
+    three sparse layers among twelve are every fourth. ``depths`` are the fields with the depth."""
+    counts = {name: Fraction(value, depth) for name, value in source.raw.items() if name not in depths and _counts_some(name, value, depth)}
+    few = pattern.irregular + pattern.period
+    parts = itertools.product(counts.values(), (pattern.irregular, pattern.period))
+    if not counts or few == depth or any((share * layers).denominator > 1 for share, layers in parts):
+        return pattern
+    expected = [[kinds[pattern._same(i, few, depth)] for i in range(few)] for kinds in _stacks(module, depth)]
+
+    def agrees(pattern: LayerPattern) -> bool:
+        config = source.config(dict.fromkeys(depths, few) | pattern.stretched(few))
+        return _stacks(without_memory(source, config), few) == expected
+
+    try:
+        shared = replace(pattern, shares=counts)
+        return shared if not agrees(pattern) and agrees(shared) else pattern
+    except Exception:  # the class may raise anything at a depth that it does not support
+        return pattern
+
+
+def _counts_some(name: str, value: Any, depth: int) -> bool:
+    return is_size(value) and value < depth and "num" in name and FIELDS.counts_layers(name) and name not in FIELDS.dimensions["L"]
 
 
 def _numbers_layers(value: Sequence[Any], built: Sequence[Hashable]) -> bool:

@@ -41,6 +41,16 @@ def after_padding(trials: Trials, module: Any) -> dict[str, Dim]:
     return {name: replace(dims[name], default=min(sizes[name], sizes["C"] - before), at_most=f"C - {before}") for name in bounded}
 
 
+def least_batch(trials: Trials, module: Any, check_at: Mapping[str, int]) -> dict[str, Dim]:
+    """{"B": 2 by default} where the class runs with no batch of one: each channel of a batch norm needs more than one value."""
+    import torch
+
+    norms = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
+    if "B" not in check_at or not any(isinstance(part, norms) for part in module.modules()):
+        return {}
+    return {} if trials.runs({**check_at, "B": 1}) or not trials.runs(check_at) else {"B": Dim(check_at["B"])}
+
+
 def _even_heads(trials: Trials) -> dict[str, Dim]:
     """{"k": the head width as a multiple of 2} if the class runs with no other: half of the width are sines, half cosines. Else empty."""
     k, h, d = (trials.dims.get(name) for name in "khd")
