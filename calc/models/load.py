@@ -22,6 +22,7 @@ from typing import Any
 from calc.errors import BadInputError, ConfigError, NapkinError, SpecError, suggestion, words_of
 from calc.models.catalogue import CATALOGUE, CONFIGS, CatalogueEntry, configs
 from calc.platform import files
+from calc.platform.model_files import file_of
 from calc.spec import Spec
 
 _CODE = files.Kind(2**26, "the code of")
@@ -232,7 +233,7 @@ def _content(code: bytes) -> str:
     """
     digest = hashlib.sha256(code)
     for name, module in sorted(sys.modules.items()):
-        path = getattr(module, "__file__", None)
+        path = file_of(module)
         file = _of_user(os.path.abspath(path)) if path else None
         if file is not None and file.is_file():
             digest.update(f"{name}\n".encode("utf-8", "surrogatepass") + _CODE.read_bytes(file))

@@ -257,14 +257,15 @@ def _no_polynomial(spec: Spec, graph: Graph, failure: CertificateError) -> Trace
     """The error for a step that is not a polynomial in its trip counts; names the last one read, else the last one declared. A size that
     is read as a number and counts no iterations may be specialized, but a peak without a closed form is due to a loop, if there is one."""
     widths = {name for c in graph.guards if c.opaque for name in ordered_names(c.expr)}
-    of_loop = tells_no_peak(failure) and not widths >= {*graph.loops}
-    for name, where in reversed([*graph.trip_count_reads.items()]):
-        if of_loop and name in widths:
+    of_loop, basis = tells_no_peak(failure) and not widths >= {*graph.loops}, graph.as_basis()
+    for symbol, where in reversed([*graph.trip_count_reads.items()]):
+        if of_loop and symbol in widths:
             continue
+        name = basis.dimension(symbol)
         statement = f"{name} is read as a number at {where}, and the step is not a polynomial in it: {failure}"
         details = ("use the size without converting it, or fix it in the spec",)
         message = Failure(statement, f"{spec.name}: ", details, where=where)
-        if name in widths and name not in spec.may_unroll:
+        if symbol in widths and name not in spec.may_unroll:
             return _of(failure, OtherPathError(message, divides=False))
         if tells_no_peak(failure) and name in spec.dims and name not in spec.may_unroll:
             return failure

@@ -304,16 +304,19 @@ def _of_dimensions(spec: Spec, pairs: Iterable[tuple[str, str]]) -> list[tuple[s
 
 def _whole(spec: Spec, symbol: str, part: str) -> tuple[str, str]:
     """The dimension that ``symbol`` is a quotient of, with what it must be a multiple of for ``part`` to divide the symbol: of ``k_per_2``,
-    where ``k = d/h``, it is ``d``, and each head's share of it a multiple of twice ``part``."""
+    where ``k = d/h``, it is ``d``, and each head's share of it a multiple of twice ``part``; of ``d_per_g``, which ``h_per_g`` divides, it
+    is ``d``, a multiple of ``h``."""
     name = _dimension(spec, symbol)
     dim, named = spec.dimensions.get(name), named_quotient(symbol)
     divided = quotient(dim.default) if dim is not None and dim.tied else None
     if divided is not None:
         dividend, divisor = divided
         name = dividend if dividend in spec.dims and spec.dimensions[dividend].multiple_of == divisor else name
-    match named:
-        case Quotient(bottom=Number(int() as by)) if part.isdigit():
+    match named, named_quotient(part):
+        case Quotient(bottom=Number(int() as by)), _ if part.isdigit():
             return name, str(int(part) * by)
+        case Quotient(bottom=of_both), Quotient(Name(divides), of_part) if of_both == of_part:
+            return name, divides
     return name, part
 
 
@@ -373,9 +376,11 @@ def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
     return name, dims.get(name, Dim(of, of, tied=True))
 
 
-def as_numbers(spec: Spec, error: TraceError) -> Spec:
-    """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest."""
-    names = dict.fromkeys((*named_in(spec, _searched(error)), *spec.dims))
+def as_numbers(spec: Spec, error: TraceError, counts: Collection[str]) -> Spec:
+    """``spec`` whose sizes may be specialized one at a time: first the divisors in ``error``, then others it names, then the rest, without
+    those that were read as ``counts`` of iterations, which may be so again."""
+    named = named_in(spec, _searched(error)) + ([error.dimension] if isinstance(error, SpecializationError) else [])
+    names = dict.fromkeys((*named, *(name for name in spec.dims if name not in counts)))
     why = error.failure.why
     order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", why)))
     return replace(spec, may_specialize=tuple((name,) for name in order if not spec.dimensions[name].tied))

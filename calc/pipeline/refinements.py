@@ -166,11 +166,26 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
     elif search.levels:
         first = search.levels[0].failure
     else:
-        return None
+        return _counts_as_numbers(plan) if isinstance(error, TraceError) else None
     ends = isinstance(error, OtherPathError) and not error.divides and divisibility.is_settled(search)  # values decide
     following = None if ends else divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
-    in_numbers = plan.of(divisibility.as_numbers(given, first), "no divisor helps: sizes may be specialized")
+    in_numbers = plan.of(divisibility.as_numbers(given, first, _counts(plan)), "no divisor helps: sizes may be specialized")
     return following or replace(in_numbers, search=DivisorSearch())
+
+
+def _counts(plan: TracePlan) -> list[str]:
+    """The dimensions that were read as numbers of iterations so far."""
+    symbols = ((tried.spec, symbol) for tried in plan.history for symbol in tried.trip_counts)
+    return sorted({basis_of(spec.dimensions).dimension(symbol) for spec, symbol in symbols})
+
+
+def _counts_as_numbers(plan: TracePlan) -> TracePlan | None:
+    """The plan in which such dimensions may be specialized as well, where all others have not sufficed."""
+    more = [name for name in _counts(plan) if _may_be_specialized(plan.spec, name)]
+    if not more:
+        return None
+    allowed = replace(plan.spec, may_specialize=(*plan.spec.may_specialize, *((name,) for name in more)))
+    return replace(plan.of(allowed, f"no other size helps: {', '.join(more)} may be specialized"), search=DivisorSearch())
 
 
 def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:

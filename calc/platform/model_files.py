@@ -221,9 +221,15 @@ def _is_class_of(module: ModuleType, value: Any) -> bool:
     return type(value) is type and value.__module__ == module.__name__
 
 
+def file_of(module: object) -> Any:
+    """The file of a loaded module, if it has one. It is not asked for as an attribute: a module that imports itself when it is first used
+    would do so to answer, and may need what is not installed."""
+    return getattr(module, "__dict__", {}).get("__file__")
+
+
 def _of_a_model(module: ModuleType) -> bool:
     """Whether a module may hold a model's code: it is none of the standard library, of torch, or of Napkin outside its models."""
-    file = getattr(module, "__file__", None)
+    file = file_of(module)
     return isinstance(file, str) and module.__name__ not in _LAZY_IMPORTS and _is_of_a_model(module.__name__, file)
 
 

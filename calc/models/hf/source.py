@@ -65,10 +65,10 @@ class Source:
             for name in ("pad_token_id", "decoder_start_token_id"):
                 if part.__dict__.get(name) is not None:
                     part.__dict__[name] = 0  # a valid token for any vocabulary size
-        if config.__dict__.get("is_encoder_decoder"):
-            config.__dict__["decoder_start_token_id"] = 0  # a file may leave it to a file of settings for generation
             for name in _of_chance(part):
                 part.__dict__[name] = type(part.__dict__[name])(0)  # probability 0, or False
+        if config.__dict__.get("is_encoder_decoder"):
+            config.__dict__["decoder_start_token_id"] = 0  # a file may leave it to a file of settings for generation
         return config
 
     def _changed(self, changes: Mapping[str, Any]) -> list[Any]:

@@ -80,10 +80,10 @@ def of_chosen_experts(recorder: Recorder) -> Iterator[None]:
         with recorder.unrecorded():  # it reads the memory, by no operator
             return [element.item() for element in self]
 
-    def split(self: Any, sizes: Any, dim: int = 0) -> Any:
-        if isinstance(sizes, list | tuple):
-            sizes = [size.size() if isinstance(size, chosen_rows.RowsRead) else size for size in sizes]
-        return splitting(self, sizes, dim)
+    def split(self: Any, split_size: Any, dim: int = 0) -> Any:
+        if isinstance(split_size, list | tuple):
+            split_size = [size.size() if isinstance(size, chosen_rows.RowsRead) else size for size in split_size]
+        return splitting(self, split_size, dim)
 
     def from_list(self: Any, index: Any) -> Any:
         chosen = index.item() if _place(index) is not None else index

@@ -323,19 +323,19 @@ def _reads_once(one_hot: Callable[..., torch.Tensor]) -> bool:
 
 
 def _one_hot(
-    original: Callable[..., torch.Tensor], picking: Callable[[], Any], tensor: torch.Tensor, num_classes: Any = -1
+    original: Callable[..., torch.Tensor], picking: Callable[[], Any], input: torch.Tensor, num_classes: Any = -1
 ) -> torch.Tensor:
     """``one_hot`` by the operators that torch runs: its own function needs a plain number of classes, and reads values to check them."""
     if isinstance(num_classes, int) and num_classes == -1:
-        return original(tensor)
+        return original(input)
     once = _reads_once(original)
-    extremes = torch.aminmax(tensor) if once else ()
+    extremes = torch.aminmax(input) if once else ()
     with picking():
         for i, extreme in enumerate((torch.min, torch.max)):
-            (extremes[i] if once else extreme(tensor)).item()
-    made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
-    made.scatter_(-1, tensor.unsqueeze(-1), 1)
-    count = index_bound(fact_of(tensor))
+            (extremes[i] if once else extreme(input)).item()
+    made = torch.zeros((*input.shape, num_classes), dtype=torch.int64)
+    made.scatter_(-1, input.unsqueeze(-1), 1)
+    count = index_bound(fact_of(input))
     if count is not None:
-        note(made, OneIn((count,), within=ZerosBeyond(tensor.dim(), count), chosen=fact_of(tensor).chosen))
+        note(made, OneIn((count,), within=ZerosBeyond(input.dim(), count), chosen=fact_of(input).chosen))
     return made
