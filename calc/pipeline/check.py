@@ -138,7 +138,7 @@ def check(
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     derivation = derivation.at_sizes(untied)
     derived = {name: quantity.value for name, quantity in derivation.quantities.items()}
-    _require_room(derived)
+    _require_room(derived, _shrinkable(whole, at))
 
     from calc.measure import measure
 
@@ -204,13 +204,21 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
     return derivation.count_trace(trace_at(derivation.spec, derivation.specialized, at, met, _options(derivation))).quantities
 
 
-def _require_room(derived: Mapping[str, int | None]) -> None:
+def _require_room(derived: Mapping[str, int | None], numbers: Mapping[str, int]) -> None:
+    """Raise ``FreeMemoryError`` if the run would not fit. ``numbers`` are sizes for checks that only a user may set."""
     from calc.measure.free_memory import available_bytes
 
     needed, available = derived.get("memory.peak"), available_bytes()
     if needed is not None and needed > available:
-        advice = ": check at smaller sizes, given here or as check_at of the spec"
+        given = f"; {sizes_text(numbers, TYPED)} must be given, since closed forms hold at other numbers" if numbers else ""
+        advice = f": check at smaller sizes, given here or as check_at of the spec{given}"
         raise FreeMemoryError(f"the run would allocate {needed:,} bytes at its peak", available, advice)
+
+
+def _shrinkable(derivation: Derivation, at: Mapping[str, int]) -> dict[str, int]:
+    """The sizes for checks that are smaller than those of the run, since dimensions without a closed form keep their own."""
+    check_at = derivation.spec.check_at if isinstance(derivation.spec, Spec) else {}
+    return {name: size for name, size in check_at.items() if name in derivation.specialized and size < at.get(name, size)}
 
 
 def _options(derivation: Derivation) -> Options:

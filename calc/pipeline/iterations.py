@@ -22,8 +22,9 @@ from calc.spec import Spec
 _MOST_OPERATORS = 12_000
 # The same where a derivation is evaluated at other sizes than its own, which takes no time otherwise.
 _MOST_ELSEWHERE = 4_000
-# Further forwards with a size that is read as a number of iterations: elements are at most a cubic polynomial in a size.
+# Further forwards with a size that is read as a number of iterations: bytes are no line in it, but at most a cubic polynomial.
 _FURTHER = 2
+_BYTES = frozenset(("bytes", "bytes_alive"))
 
 
 class Iterations:
@@ -72,15 +73,16 @@ class Iterations:
         from calc.trace import first_forward
 
         counts = sorted({trace.sizes[loop] for trace in graph.traces})
-        if loop in graph.trip_count_reads:  # a size as well: bytes are no line in it
-            counts += range(counts[-1] + 1, counts[-1] + 1 + _FURTHER)
         for at in _values(graph, requested, loop):
             try:
-                few = self._few[loop] = _Few(counts, [first_forward(spec, graph, {**at, loop: count}).made for count in counts])
+                few = self._few[loop] = _made(spec, graph, at, loop, counts)
                 many = {**at, loop: min(at[loop], few.affordable(most))}
                 forward = first_forward(spec, graph, many)
-                alike = forward.made == few.continued(many[loop])
-                basis = graph.as_basis()
+                unlike = _unlike(forward.made, few.continued(many[loop]))
+                if unlike and unlike <= _BYTES:  # the number of iterations is a size as well
+                    more = _made(spec, graph, at, loop, [*counts, *range(counts[-1] + 1, counts[-1] + 1 + _FURTHER)])
+                    unlike = _unlike(forward.made, more.continued(many[loop]))
+                alike, basis = not unlike, graph.as_basis()
                 return Forward(many, alike, None if alike else period_in(forward.ops, basis.sizes(many)[basis.dimension(loop)]))
             except NapkinError:  # so many iterations do not go with these other sizes
                 continue
@@ -107,6 +109,18 @@ class _Few:
         names = {name for each in self.made for name in each}
         continued = {name: polynomial_at(count, self.counts, [each.get(name, 0) for each in self.made]) for name in names}
         return {name: value for name, value in continued.items() if value}
+
+
+def _unlike(made: Mapping[str, int], continued: Mapping[str, int]) -> set[str]:
+    """What a forward makes more or less of than was ``continued``."""
+    return {name for name in made.keys() | continued.keys() if made.get(name, 0) != continued.get(name, 0)}
+
+
+def _made(spec: Spec, graph: Graph, at: Mapping[str, int], loop: str, counts: Sequence[int]) -> _Few:
+    """What forwards ``at`` these values make, with each of the ``counts`` of iterations of the ``loop``."""
+    from calc.trace import first_forward
+
+    return _Few(counts, [first_forward(spec, graph, {**at, loop: count}).made for count in counts])
 
 
 def _values(graph: Graph, requested: Mapping[str, int], loop: str) -> Iterator[dict[str, int]]:

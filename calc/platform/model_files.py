@@ -16,6 +16,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any
 
+from calc.platform.replaced import replaced
+
 _CALC = f"{Path(__file__).parent.parent}/"
 _WITH_MODELS = tuple(f"{_CALC}{name}" for name in ("models/", "experiment/", "spec.py", "dimensions.py"))
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
@@ -47,7 +49,7 @@ class _Contents:
     owners: list[Any]
     identities: list[int]
     remembering: list[tuple[Any, str]]
-    attention: list[tuple[ModuleType, str]]
+    of_torch: list[tuple[ModuleType, str]]
     tables: list[dict[Any, Any]]
 
     @classmethod
@@ -61,7 +63,7 @@ class _Contents:
             owners=owners,
             identities=_identities(owners),
             remembering=[(owner, name) for owner, name, value in values if remembers(value)],
-            attention=[(module, name) for name, value in [*vars(module).items()] if _is_attention(value)],
+            of_torch=[(module, name) for name, value in [*vars(module).items()] if _is_of_torch(value)],
             tables=[value for _, name, value in values if type(value) in _TABLES and not name.startswith("__")],
         )
 
@@ -75,16 +77,16 @@ class ModelFiles:
     """The loaded modules that may hold a model's code. When the set of loaded modules has changed, those are looked through that are new or
     have other values than before.
 
-    ``remembering`` lists the functions and methods with ``lru_cache`` as (module, class or closure cell, name); ``attention`` lists the
-    modules that import torch's attention by name, with that name; ``tables`` lists the modules' globals and dictionaries. All are as of the
-    last call of ``names``."""
+    ``remembering`` lists the functions and methods with ``lru_cache`` as (module, class or closure cell, name); ``of_torch`` lists the
+    modules that import functions of torch by name, with that name; ``tables`` lists the modules' globals and dictionaries. All are as of
+    the last call of ``names``."""
 
     def __init__(self) -> None:
         self._loaded: list[ModuleType] = []
         self._contents: dict[int, _Contents] = {}
         self._names: list[dict[str, Any]] = []
         self.remembering: list[tuple[Any, str]] = []
-        self.attention: list[tuple[ModuleType, str]] = []
+        self.of_torch: list[tuple[ModuleType, str]] = []
         self.tables: list[dict[Any, Any]] = []
 
     def names(self) -> list[dict[str, Any]]:
@@ -96,7 +98,7 @@ class ModelFiles:
             self._contents = {id(module): self._look_through(module) for module in modules}
             each = [*self._contents.values()]
             self.remembering = [function for contents in each for function in contents.remembering]
-            self.attention = [place for contents in each for place in contents.attention]
+            self.of_torch = [place for contents in each for place in contents.of_torch]
             tables = {id(table): table for contents in each for table in contents.tables}
             self.tables = [*self._names, *tables.values()]  # modules import each other's dictionaries: each once
         return self._names
@@ -110,11 +112,27 @@ def _identities(owners: Iterable[Any]) -> list[int]:
     return [*map(id, chain.from_iterable([*vars(owner).values()] for owner in owners))]
 
 
-def _is_attention(value: Any) -> bool:
-    return type(value) is BuiltinFunctionType and value.__name__ == "scaled_dot_product_attention"
+def _is_of_torch(value: Any) -> bool:
+    """Whether a value is a function of torch; some of those in C++ are of no module."""
+    return type(value) in (BuiltinFunctionType, FunctionType) and (value.__module__ or "torch").startswith("torch")
 
 
 FILES = ModelFiles()
+
+
+@contextlib.contextmanager
+def replaced_by_name(owner: ModuleType, **functions: Callable[..., Any]) -> Iterator[None]:
+    """Context in which ``functions`` stand for those of these names in ``owner``, a module of torch, and in files that import them by
+    name."""
+    FILES.names()
+    instead = {id(getattr(owner, name)): function for name, function in functions.items()}
+    imported = [(module, name, id(vars(module).get(name))) for module, name in FILES.of_torch]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(owner, **functions))
+        for module, name, original in imported:
+            if original in instead:
+                stack.enter_context(replaced(module, **{name: instead[original]}))
+        yield
 
 
 @contextlib.contextmanager

@@ -401,8 +401,8 @@ class SizeEnv(ShapeEnv):
 
 
 def _is_nested(division: Any) -> bool:
-    """Whether the divisor of a quotient has a quotient whose divisor is no number."""
-    return any(part.args[1].free_symbols for part in division.args[1].atoms(FloorDiv))
+    """Whether the divisor of a quotient has a quotient whose own divisor has one."""
+    return any(part.args[1].atoms(FloorDiv) for part in division.args[1].atoms(FloorDiv))
 
 
 def _is_polynomial(expr: Any) -> bool:

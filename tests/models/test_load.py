@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -261,3 +263,18 @@ def test_the_type_of_a_refusal_is_preserved(tmp_path: Path) -> None:
         load(f"{written(tmp_path, 'x = 1')}:spec")
     with pytest.raises(BadInputError):
         load("nothing")
+
+
+class Lazy(types.ModuleType):
+    """Imports what it stands for when it is first asked for anything, which here is not installed."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ImportError(f"{name} needs another package")
+
+
+def test_a_module_that_imports_itself_when_it_is_used_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries put such modules beside those that are loaded; they are no part of the model."""
+    monkeypatch.setitem(sys.modules, "lazy_part", Lazy("lazy_part"))
+    spec = load(f"{written(tmp_path, MODEL)}:spec")
+
+    assert not calc.derive(spec, cache=False).specialized

@@ -252,6 +252,13 @@ def test_a_run_that_would_not_fit_is_refused_before_it_starts() -> None:
         check(derivation(tiny.summed(), {"memory.peak": lambda s: 10**15}))
 
 
+def test_sizes_that_are_numbers_have_to_be_given_for_a_smaller_run() -> None:
+    """The spec's sizes for checks do not replace that at which the closed forms hold alone."""
+    large = derivation(tiny.summed(check_at={"B": 2, "n": 11}), {"memory.peak": lambda s: 10**15})
+    with pytest.raises(MeasurementError, match=r"as check_at of the spec; B=2 must be given, since closed forms hold at other numbers$"):
+        check(replace(large, specialized={"B": large.sizes["B"]}))
+
+
 def test_sizes_come_from_the_call_then_the_spec_then_the_derivation() -> None:
     """B is given, n is what the spec checks at, m stays as derived."""
     spec = tiny.summed(check_at={"B": 2, "n": 11})

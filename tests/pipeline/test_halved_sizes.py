@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -135,3 +136,31 @@ def test_such_a_length_that_is_padded_is_a_number() -> None:
     assert {"T": 13} == derivation.specialized
     assert any("are divided and rounded again and again" in a.because for a in derivation.assumptions)
     assert [] == failures(calc.check(derivation, B=3, T=13, L=7))
+
+
+class Frequencies(nn.Module):
+    """Layers, after frequencies that NumPy divides by half of the width in place, which it does to no symbol."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in range(n.L))
+        omega = np.arange(n.d // 2, dtype=np.float64)
+        omega /= n.d / 2.0
+        self.register_buffer("frequencies", torch.from_numpy(omega).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x * torch.cat([self.frequencies, self.frequencies])
+
+
+def test_a_depth_stays_a_symbol_where_the_width_has_to_be_a_number() -> None:
+    """It counts layers: no divisor helps the line that fails, and what counts iterations is not at fault."""
+    dims = {"B": 2, "L": 7, "h": 3, "d": Dim(24, multiple_of="h")}
+    s = Spec("frequencies", dims, Frequencies, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "d" in derivation.specialized
+    assert "L" not in derivation.specialized
+    assert [] == failures(calc.check(derivation, B=3, L=9))
+

@@ -311,3 +311,30 @@ def test_a_width_that_is_read_as_a_number_stays_a_symbol_at_many_times_those_tra
     assert not derivation.specialized
     assert 5 * (4 * 67) * (4 * 67 + 1) == derivation["parameters"].value
     assert [] == failures(calc.check(derivation))
+
+
+class SkipsOver(nn.Module):
+    """Half of the layers as skips from the first half to the second; layer 7 has a bias."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d, bias=i == 7) for i in range(n.L))
+        self.skips = nn.Parameter(torch.ones(n.L // 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        before, half = [], len(self.skips)
+        for i, layer in enumerate(self.layers):
+            x = layer(x + self.skips[i - half] * before.pop() if i >= half else x)
+            before += [x] if i < half else []
+        return x
+
+
+def test_a_depth_that_is_halved_and_counted_is_a_number_where_layers_differ() -> None:
+    """The symbol is half of the depth: the dimension that becomes a number is the depth."""
+    spec = Spec("skips", {"B": 3, "d": 7, "L": 12}, SkipsOver, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = derived(spec)
+
+    assert {"L": 12} == derivation.specialized
+    assert 12 * 7 * 7 + 7 + 6 == derivation["parameters"].value
+    assert [] == failures(calc.check(derivation))
+

@@ -406,3 +406,28 @@ def test_a_multiple_is_inferred_where_other_sizes_have_to_be_numbers(masks: bool
 
     assert numbers == derivation.specialized.keys()
     assert [] == failures(calc.check(derivation, B=7))
+
+
+class Grouped(nn.Module):
+    """Heads in groups, all of them dividing the width, as language models with fewer key heads do."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        assert n.d % n.h == 0
+        self.heads, self.groups = n.h, n.g
+        self.q, self.k = nn.Linear(n.d, n.d), nn.Linear(n.d, n.d // n.h * n.g)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = self.q(x).unflatten(-1, (self.heads, -1)), self.k(x).unflatten(-1, (self.groups, -1))
+        return q * k.repeat_interleave(self.heads // self.groups, dim=-2)
+
+
+def test_a_width_in_heads_that_are_in_groups_is_a_multiple_of_the_heads() -> None:
+    """The line that fails divides the width per group by the heads per group: neither is a dimension, and both are quotients by one."""
+    dims = {"B": 3, "h": Dim(12, multiple_of="g"), "g": 4, "d": Dim("16*h")}
+    s = Spec("grouped", dims, Grouped, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert not derivation.specialized
+    assert "Eq(Mod(d, h), 0)" in {a.expr for a in derivation.assumptions}
+    assert [] == failures(calc.check(derivation, h=6, g=2))

@@ -150,3 +150,20 @@ def test_a_quotient_of_a_rounded_size_that_is_whole_is_written_as_one() -> None:
     assert "floor(((-3 + T))/(4))" == size_text(FloorDiv(rounded**2, rounded, evaluate=False), names)
     assert "B*(floor(((-3 + T))/(4)))" == size_text(FloorDiv(3 * B * rounded**3, 3 * rounded**2, evaluate=False), names)
     assert "floor(((floor(((-3 + T))/(4)))**2)/(T))" == size_text(FloorDiv(rounded**2, T, evaluate=False), names)
+
+
+def test_a_walk_in_steps_as_long_as_the_rows_has_one_piece() -> None:
+    """``range(0, T, T)``: the length stays a symbol. In quarters there are four, each at a place that is a symbol."""
+    for pieces in (lambda x, _: [x[:, at:] for at in range(0, x.shape[1], x.shape[1])], _quarters):
+        s = _spec(Walking, pieces, lambda n: n.T, B=2, c=3, T=Dim(12, multiple_of=4), d=5)
+        derivation = calc.derive(s, cache=False, mode="infer")
+
+        assert not derivation.specialized
+        assert 2 * 2 * 20 * 25 == derivation["flops.forward.matmul"].at(T=20)
+        assert [] == _failed(derivation, T=20)
+
+
+def _quarters(x: Tensor, _: Any) -> list[Tensor]:
+    quarter = x.shape[1] // 4
+    return [x[:, at : at + quarter] for at in range(0, x.shape[1], quarter)]
+

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from calc.graph.step import Call
-from calc.platform.model_files import FILES
+from calc.platform.model_files import replaced_by_name
 from calc.platform.replaced import replaced
 from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses, tree_map
 
@@ -139,12 +139,6 @@ def calls_noted(note: Callable[[Call], Any], size: Callable[[Any], int | str]) -
 
 @contextlib.contextmanager
 def replaced_attention(attention: Callable[..., Any]) -> Iterator[None]:
-    """Context in which ``attention`` is torch's ``scaled_dot_product_attention``, for files that import it by name as well."""
-    original = nn.functional.scaled_dot_product_attention
-    FILES.names()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(nn.functional, scaled_dot_product_attention=attention))
-        for module, name in FILES.attention:
-            if vars(module).get(name) is original:
-                stack.enter_context(replaced(module, **{name: attention}))
+    """Context in which ``attention`` is torch's ``scaled_dot_product_attention``."""
+    with replaced_by_name(nn.functional, scaled_dot_product_attention=attention):
         yield

@@ -14,6 +14,7 @@ import torch.backends.opt_einsum
 from torch import nn
 
 from calc.experiment.uncompiled import uncompiled
+from calc.platform.model_files import replaced_by_name
 from calc.platform.operator_names import OperatorNames
 from calc.platform.replaced import replaced
 from calc.platform.sized_list import SizedList
@@ -63,14 +64,20 @@ def overriding_operators(recorder: Recorder) -> Iterator[None]:
     package = torch.backends.opt_einsum.get_opt_einsum()
     with (
         replaced(torch.backends.opt_einsum, get_opt_einsum=lambda: package if package is None else _Orders(package)),
-        replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
-        replaced(torch, **{n: functools.partial(made, called, getattr(torch, n)) for n, made in _NUMBERED.items()}),
-        replaced(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
-        replaced(torch, masked_select=functools.partial(_masked_select, torch.masked_select)),
+        replaced_by_name(
+            torch,
+            histc=histc,
+            max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d),
+            masked_select=functools.partial(_masked_select, torch.masked_select),
+            **{n: functools.partial(made, called, getattr(torch, n)) for n, made in _NUMBERED.items()},
+            **{n: functools.partial(_copied, getattr(torch, n), recorder) for n in ("tensor", "as_tensor")},
+        ),
+        replaced_by_name(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
         replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select)),
         replaced(FakeTensor, tolist=_listed(recorder), **_picked(picking)),
-        replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
-        replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder) for n in ("tensor", "as_tensor")}),
+        replaced_by_name(
+            nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)
+        ),
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
         uncompiled(recorder.exchanged.add),
         sequence_lengths.written_out(),

@@ -183,7 +183,8 @@ _AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name 
 
 
 class _Range(metaclass=_LooksLike):
-    """What a model's files call ``range``. The trip count of a range with a step is not a polynomial in its end."""
+    """What a model's files call ``range``. The trip count of a range with a step is not a polynomial in its end; where the step is a size,
+    so are the members."""
 
     python_type = builtins.range
 
@@ -191,6 +192,8 @@ class _Range(metaclass=_LooksLike):
         if len(bounds) == 3 and any(map(_is_symbolic, bounds)) and bounds[2] not in (1, -1):
             start, stop, step = bounds
             count = (stop - start + step - 1) // step if step > 0 else (start - stop - step - 1) // -step
+            if _is_symbolic(step):
+                return [start + i * step for i in builtins.range(builtins.int(count))]
             return builtins.range(start, start + step * builtins.int(count), step)
         return builtins.range(*bounds)
 
