@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,7 @@ def tracing(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats | No
     with (
         recorder.stopping(),
         contextlib.redirect_stdout(sys.stderr),
+        _warning_once(env),
         doing(recorder.where),
         refusing(spec, env),
         fake_tensors(env) as mode,
@@ -81,6 +83,24 @@ def tracing(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats | No
             yield recorder, sizes
         finally:
             recorder.release()
+
+
+_WARNED: set[tuple[type[Warning], str, int]] = set()
+
+
+@contextlib.contextmanager
+def _warning_once(env: SizeEnv | None) -> Iterator[None]:
+    """Context in which a line warns once in a process, and not in every trace, with sizes by their names."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def once(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+            if (category, filename, lineno) not in _WARNED:
+                _WARNED.add((category, filename, lineno))
+                show(env.named(str(message)) if env is not None else message, category, filename, lineno)
+
+        warnings.showwarning = once  # type: ignore[assignment]  # as called: the remaining arguments are those of a file to write to
+        yield
 
 
 @contextlib.contextmanager

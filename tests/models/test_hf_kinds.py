@@ -120,6 +120,22 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
         },
         [(3, 7), (3, 4), (3, 7), (3, 4)],
     ),
+    "pairs in none of the lists": (
+        {
+            "model_type": "owlvit",
+            "architectures": ["OwlViTModel"],
+            "projection_dim": 12,
+            "text_config": {
+                "hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 37, "num_hidden_layers": 2,
+                "vocab_size": 97, "max_position_embeddings": 16,
+            },
+            "vision_config": {
+                "hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 37, "num_hidden_layers": 2,
+                "image_size": 32, "patch_size": 16,
+            },
+        },
+        [(3, 7), (3, 3, 32, 32)],
+    ),
     "no token to begin with": (
         {
             "model_type": "longt5",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -434,3 +435,18 @@ def test_operators_in_place_say_what_they_change() -> None:
 
     assert relu.mutates == ("self",)
     assert relu.outputs[0].storage == dict(relu.args)["self"].storage
+
+
+def test_a_warning_of_the_model_is_shown_once_with_the_names_of_sizes() -> None:
+    """A derivation traces a step many times, with symbols that torch numbers."""
+
+    def warned(x: torch.Tensor) -> torch.Tensor:
+        warnings.warn(f"rows of {x.shape[1]} elements", stacklevel=1)
+        return x
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        calc.derive(modules.function(warned), cache=False, optimizer="sgd")
+
+    assert ["rows of d elements"] == [str(warning.message) for warning in shown]
+

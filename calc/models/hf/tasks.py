@@ -220,6 +220,10 @@ _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
 }
 
 
+# A class with a loss of pairs, which it is asked for, may be in none of the lists.
+_PAIRS = "text and picture"
+
+
 def task_of(source: Source) -> Task:
     """The task of the class, from the library's own lists of classes by model_type, the most specific list first."""
     from transformers.models.auto import modeling_auto
@@ -232,6 +236,7 @@ def task_of(source: Source) -> Task:
             kinds += [kind] if source.architecture in names else []
             usable += names
     cls = _class_of(source, listed=bool(kinds))
+    kinds = [_PAIRS, *kinds] if cls and "return_loss" in inspect.signature(cls.forward).parameters else kinds
     fitting = (task for kind in kinds if cls and (task := _task_of_kind(kind, cls)) is not None)
     task = next(fitting, None) or (_without_labels(source, cls) if cls else None)
     if task:
