@@ -23,7 +23,7 @@ from calc.graph.basis import basis_of
 from calc.graph.guards import Guard
 from calc.graph.plan import DivisorSearch, Inferred, Near, Refusal, Shallow, TracePlan, TripCount, Unlike
 from calc.pipeline import divisibility, patterns
-from calc.pipeline.depth import is_of_peaks, larger_than_traced, own_error, reads_of_trip_counts, tells_no_peak
+from calc.pipeline.depth import is_of_peaks, larger_than_traced, of_others_than_peaks, own_error, reads_of_trip_counts, tells_no_peak
 from calc.spec import Spec
 from calc.symbolic.parser import parse
 from calc.symbolic.writer import as_text
@@ -134,6 +134,8 @@ def specialized_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Specialize a dimension without a closed form, if the spec allows it."""
     error = refusal.error
     if refusal.of_case or not isinstance(error, TraceError) or isinstance(error, DataDependentError):
+        return None
+    if _is_of_a_count_in_the_data(plan.spec, error):  # no size is at fault: such peaks become unknown
         return None
     more = _to_specialize(plan.spec, plan.specialized, error)
     if not more:
@@ -265,6 +267,12 @@ def _may_lack_a_divisor(failure: SizesError, of_case: bool) -> bool:
     if isinstance(failure, OtherPathError):
         return failure.divides
     return type(failure) is not SizesError or not of_case
+
+
+def _is_of_a_count_in_the_data(spec: Spec, error: TraceError) -> bool:
+    """Whether peaks alone have no closed form in a number of iterations that depends on data."""
+    name = error.dimension if isinstance(error, SpecializationError) else ""
+    return name in spec.dims and bool(spec.dimensions[name].unbacked_at and error.failures) and not of_others_than_peaks(error)
 
 
 # -- specialized sizes -----------------------------------------------------------------------------------------------------------

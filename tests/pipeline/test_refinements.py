@@ -16,7 +16,7 @@ from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan
 from calc.options import Options
 from calc.pipeline import pipeline
 from calc.pipeline.divisibility import first_search, with_next_divisor
-from calc.pipeline.refinements import REFINEMENTS, divisor, specialized_too_soon, with_quotients
+from calc.pipeline.refinements import REFINEMENTS, divisor, specialized_size, specialized_too_soon, with_quotients
 from calc.spec import Spec
 
 FORWARD = Callable[[Tensor, Any], Tensor]
@@ -313,6 +313,15 @@ def test_quantities_without_closed_form_become_unknown_but_for_parameters() -> N
     assert unknown.spec.unknown == {"memory.peak": "wrong"}
     assert _refined_by(CertificateError("parameters", "wrong")) is None
     assert _refined_by(CertificateError("memory.peak", "wrong"), plan=unknown) is None
+
+
+@pytest.mark.parametrize(("quantity", "specialized"), [("memory.peak", False), ("parameters", True)])
+def test_a_peak_in_a_number_of_iterations_that_data_decide_makes_no_size_a_number(quantity: str, specialized: bool) -> None:
+    counted = replace(PLAN.spec, dims={**PLAN.spec.dims, "n1": Dim(3, unbacked_at="m.py:3")}, may_specialize=(("d",),))
+    error = SpecializationError("n1", "m.py:3", "no polynomial")
+    error.failures = {quantity: "wrong"}
+
+    assert specialized is (specialized_size(replace(PLAN, spec=counted), Refusal(error)) is not None)
 
 
 def test_what_failed_at_one_line_with_and_without_a_size_was_specialized_too_soon() -> None:
