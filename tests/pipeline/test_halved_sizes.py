@@ -164,3 +164,28 @@ def test_a_depth_stays_a_symbol_where_the_width_has_to_be_a_number() -> None:
     assert "L" not in derivation.specialized
     assert [] == failures(calc.check(derivation, B=3, L=9))
 
+
+
+class Sparse(nn.Module):
+    """Makes a plan of blocks, by numbers, where it has more rows than 704."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.mix, self.places = nn.Linear(n.d, n.d), nn.Parameter(torch.zeros(n.C, n.d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x) + self.places[: x.shape[1]]
+        if x.shape[1] <= 704:
+            return y
+        return y * float(np.zeros((len(self.places) // 64, x.shape[1] // 64)).size)
+
+
+def test_what_a_special_case_reads_as_a_number_is_one_as_well() -> None:
+    """The length decides that numbers are read: once it is one, all places are found to be read, too."""
+    dims = {"B": 2, "T": Dim(1024, at_most="C"), "C": 4096, "d": 7}
+    may = (("T",), ("C",), ("d",))
+    s = Spec("sparse", dims, Sparse, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum(), may_specialize=may)
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"T": 1024, "C": 4096} == derivation.specialized
+    assert [] == failures(calc.check(derivation, B=1, d=3))
