@@ -24,6 +24,9 @@ Counts = Mapping[str, tuple[int, ...]]
 # A sum of n elements costs n - 1 additions and reads its result's memory only if n ≥ 1.
 _FROM_ONE = ("elementwise", "total", "bytes_moved")
 
+# What the module has, whichever operators a step runs.
+_OF_THE_MODULE = ("parameters", "parameters.non_embedding", "parameters.bytes", "master_weights.bytes")
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:
@@ -54,6 +57,9 @@ def at_observed(
         if quantity.text is None:
             continue
         try:
+            if name in _OF_THE_MODULE:
+                numbers[name] = quantity.at(**_free(derivation, sizes))
+                continue
             numbers[name], because = both[QUANTITIES[name].step or 2].number(derivation, quantity, recounted, skips)
         except NapkinError as error:
             open_[name] = str(error)

@@ -231,10 +231,12 @@ def test_experts_that_no_token_chooses_have_no_gradient() -> None:
 
 
 def test_a_run_in_which_an_expert_is_not_chosen_does_not_decide_about_the_assumption() -> None:
-    """With two tokens some of eight experts are skipped: what the run counts is not what was derived, which is no error of either."""
+    """With two tokens some of eight experts are skipped: what the run counts is not what was derived, which is no error of either. The
+    parameters are those of the module all the same."""
     report = calc.check(derived("any_row"), B=1, T=2)
 
     assert [] == [v for v in report.verdicts if v.verdict == "failed"]
+    assert {"exact"} == {report[name].verdict for name in ("parameters", "parameters.bytes")}
     assert "fewer times than the trace" in report["gradients.bytes"].because
 
 
