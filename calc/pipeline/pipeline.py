@@ -382,7 +382,7 @@ def _attempt(plan: TracePlan, run: Run, once: Attempts) -> Planned | Refusal:
     unlike = alike.unlike(inferred, graph, values)
     if unlike is not None:
         counts = sizes_text({loop: unlike.at[loop] for loop in graph.loops}, PLAIN)
-        return Refusal(TraceError(f"{spec.name}: a forward at {counts} is not what fewer iterations say"), unlike)
+        return Refusal(TraceError(f"{spec.name}: at {counts} a forward runs or allocates what fewer iterations do not foretell"), unlike)
     if graph.failed_guards(values):
         at_values = TracePlan(inferred, values, plan.options)
         analysis = functools.partial(run.analysed, spec, general, graph)

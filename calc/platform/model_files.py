@@ -113,8 +113,9 @@ def _identities(owners: Iterable[Any]) -> list[int]:
 
 
 def _is_of_torch(value: Any) -> bool:
-    """Whether a value is a function of torch; some of those in C++ are of no module."""
-    return type(value) in (BuiltinFunctionType, FunctionType) and (value.__module__ or "torch").startswith("torch")
+    """Whether a value is a function of torch; some of those in C++ are of no module. Those of other packages may be of anything."""
+    owner = value.__module__ if type(value) in (BuiltinFunctionType, FunctionType) else ""
+    return owner is None or (isinstance(owner, str) and owner.startswith("torch"))
 
 
 FILES = ModelFiles()

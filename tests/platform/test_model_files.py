@@ -8,9 +8,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+from torch.nn.functional import one_hot
 
 from calc.platform import model_files
-from calc.platform.model_files import ModelFiles, restored
+from calc.platform.model_files import ModelFiles, replaced_by_name, restored
 
 
 def _is_float(value: Any) -> bool:
@@ -59,3 +61,22 @@ def test_the_globals_are_the_same_list_while_no_module_is_loaded(monkeypatch: py
 
     _loaded(monkeypatch, "napkin_added")
     assert files.names() is not before
+
+
+def test_functions_of_torch_are_known_by_the_name_that_a_file_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in C++ and those in Python. A function of another package in C may say that it is of a module itself, not of its name."""
+    files, of_c = ModelFiles(), [].append
+    setattr(of_c, "__module__", ModuleType("in_c"))  # noqa: B010  # a name by its type
+    module = _loaded(monkeypatch, "napkin_importing", encoded=one_hot, product=torch.einsum, of_c=of_c, own=_is_float)
+    files.names()
+
+    assert ["encoded", "product"] == [name for owner, name in files.of_torch if owner is module]
+
+
+def test_a_function_is_replaced_under_each_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _loaded(monkeypatch, "napkin_importing", encoded=one_hot)
+    with replaced_by_name(torch.nn.functional, one_hot=_is_float):
+        assert (_is_float, _is_float) == (module.__dict__["encoded"], torch.nn.functional.one_hot)
+
+    assert (one_hot, one_hot) == (module.__dict__["encoded"], torch.nn.functional.one_hot)
+
