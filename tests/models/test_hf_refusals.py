@@ -166,8 +166,8 @@ def test_a_model_of_parts_without_end_is_refused(tmp_path: Path, monkeypatch: py
 
 def test_no_trial_run_takes_the_memory_that_the_config_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of 10**8 positions, 48 wide, in fp32 has 19.2 GB: it is never made."""
-    build, built = trials.build, list[int]()
-    monkeypatch.setattr(trials, "build", lambda source, layout, n: built.append(n.C) or build(source, layout, n))
+    build, built = trials.trainable, list[int]()
+    monkeypatch.setattr(trials, "trainable", lambda source, config: built.append(config.n_positions) or build(source, config))
     load(f"hf:{written(tmp_path, GPT2)}")
     assert {64} == {*built}
     built.clear()

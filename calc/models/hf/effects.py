@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.models.hf.dimensions import ConfigLayout
-from calc.models.hf.layers import without_memory
+from calc.models.hf.layers import counts_of_layers, without_memory
 from calc.models.hf.source import Source, stored
-from calc.models.hf.table import FIELDS, is_size
+from calc.models.hf.table import FIELDS
 from calc.platform.module_kinds import kind_of
 from calc.spec import Sizes
 
@@ -81,12 +81,7 @@ def notes_on_unused(source: Source, fields: Mapping[str, Sequence[str]], unused:
 def notes_on_missing_layers(source: Source, layout: ConfigLayout) -> tuple[str, ...]:
     """A note on each number of further layers in the file that the library's class builds nothing of, such as those that predict more than
     one token: sizes that are published may include them."""
-    counts = {
-        name: value
-        for name, value in source.raw.items()
-        if is_size(value) and "num" in name and FIELDS.counts_layers(name) and name not in FIELDS.sizes
-    }
-    missing = [name for name, value in counts.items() if _is_without_effect(source, layout, name, value)]
+    missing = [name for name, value in counts_of_layers(source).items() if _is_without_effect(source, layout, name, value)]
     return tuple(
         f"the file has {name} = {source.raw[name]}, but {source.architecture} of the library builds no such layers: published sizes may"
         " include them"

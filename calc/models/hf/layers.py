@@ -101,7 +101,7 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
 def with_shares(source: Source, pattern: LayerPattern, depths: Sequence[str], depth: int, module: Any) -> LayerPattern:
     """``pattern``, that of the layers of ``module``, with the fields that count some of them, where the class needs them in proportion:
     three sparse layers among twelve are every fourth. ``depths`` are the fields with the depth."""
-    counts = {name: Fraction(value, depth) for name, value in source.raw.items() if name not in depths and _counts_some(name, value, depth)}
+    counts = {name: Fraction(value, depth) for name, value in counts_of_layers(source).items() if name not in depths and value < depth}
     few = pattern.irregular + pattern.period
     parts = itertools.product(counts.values(), (pattern.irregular, pattern.period))
     if not counts or few == depth or any((share * layers).denominator > 1 for share, layers in parts):
@@ -119,8 +119,10 @@ def with_shares(source: Source, pattern: LayerPattern, depths: Sequence[str], de
         return pattern
 
 
-def _counts_some(name: str, value: Any, depth: int) -> bool:
-    return is_size(value) and value < depth and "num" in name and FIELDS.counts_layers(name) and name not in FIELDS.dimensions["L"]
+def counts_of_layers(source: Source) -> dict[str, int]:
+    """The fields of the file that count layers, beside those that the table knows, such as the depth."""
+    further = {name: value for name, value in source.raw.items() if name not in FIELDS.sizes and FIELDS.counts_layers(name)}
+    return {name: value for name, value in further.items() if "num" in name and is_size(value)}
 
 
 def _numbers_layers(value: Sequence[Any], built: Sequence[Hashable]) -> bool:

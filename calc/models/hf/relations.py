@@ -1,4 +1,4 @@
-"""Relations between sizes that a class needs and no config states, found by trial runs: a width that is shared, heads in equal groups."""
+"""Relations between sizes that a class needs and no config states, by trial runs: a width that is shared, heads in equal groups."""
 
 from __future__ import annotations
 
@@ -77,33 +77,35 @@ def _shared_width(trials: Trials) -> dict[str, Dim]:
 
 def _equal_sizes(trials: Trials) -> dict[str, Dim]:
     """Sizes that have no letter and equal the width in the config, where the class runs with no others."""
-    dims, sizes = trials.dims, trials.own_sizes
-    towers = tuple(_towers(dims))
+    if "d" not in trials.own_sizes:
+        return {}
     few = {name: size for name, size in narrow(trials).items() if name != "f"}  # groups of channels may divide it
-    small = trials.small | settable(few, dims)
-    made: dict[str, Dim] = {}
-    for name in _read_elsewhere(dims, sizes, "") if "d" in sizes else ():
-        if not name.startswith(towers) and not trials.runs({**small, name: 2 * small["d"]}) and trials.runs({**small, name: small["d"]}):
-            made[name] = replace(dims[name], default="d", tied=True, because=_OF_WIDTH)
-    return made
+    small = trials.small | settable(few, trials.dims)
+    return _of_width(trials, small, "", small["d"], _OF_WIDTH)
 
 
 def _equal_towers(trials: Trials) -> dict[str, Dim]:
     """Dimensions that equal the width of a tower, or the tower's that equal those of the text, where the class runs with no others."""
-    dims, sizes = trials.dims, trials.own_sizes
+    dims, few = trials.dims, narrow(trials)
     made: dict[str, Dim] = {}
-    for tower in _towers(dims) if sizes else ():
-        few = narrow(trials)
+    for tower in _towers(dims) if trials.own_sizes else ():
         small = {**trials.small, **settable(few | {tower + n: few[n] for n in ("d", "h")}, dims)}
-        if all(n in dims and dims[tower + n].default == dims[n].default for n in ("d", "h")):
-            if not trials.runs({**small, f"{tower}d": 2 * few["d"]}) and trials.runs(small):
-                shared = [n for n in ("d", "h", "k") if n in dims and tower + n in dims]
-                made |= {tower + n: replace(dims[tower + n], default=n, tied=True, multiple_of=None, because=_EQUAL) for n in shared}
-            continue
-        for name in _read_elsewhere(dims, sizes, tower):
-            if not trials.runs({**small, name: 2 * few["d"]}) and trials.runs({**small, name: few["d"]}):
-                made[name] = replace(dims[name], default=f"{tower}d", tied=True, because=_OF_TOWER)
+        if not all(n in dims and dims[tower + n].default == dims[n].default for n in ("d", "h")):
+            made |= _of_width(trials, small, tower, few["d"], _OF_TOWER)
+        elif not trials.runs({**small, f"{tower}d": 2 * few["d"]}) and trials.runs(small):
+            shared = [n for n in ("d", "h", "k") if n in dims and tower + n in dims]
+            made |= {tower + n: replace(dims[tower + n], default=n, tied=True, multiple_of=None, because=_EQUAL) for n in shared}
     return made
+
+
+def _of_width(trials: Trials, small: Mapping[str, int], tower: str, width: int, because: str) -> dict[str, Dim]:
+    """The sizes that another part reads and the class runs only at the ``width`` of a tower, tied to it."""
+
+    def runs(name: str, size: int) -> bool:
+        return trials.runs({**small, name: size})
+
+    needed = (name for name in _read_elsewhere(trials.dims, trials.own_sizes, tower) if not runs(name, 2 * width) and runs(name, width))
+    return {name: replace(trials.dims[name], default=f"{tower}d", tied=True, because=because) for name in needed}
 
 
 def _towers(dims: Mapping[str, Dim]) -> Sequence[str]:
@@ -112,8 +114,9 @@ def _towers(dims: Mapping[str, Dim]) -> Sequence[str]:
 
 
 def _read_elsewhere(dims: Mapping[str, Dim], sizes: Mapping[str, int], tower: str) -> list[str]:
-    """Sizes that have no letter and may be the width of a tower, which another part reads."""
-    own = (name for name in dims if name not in (*FIELDS.dimensions, "B", "T", "S", "N") and not (tower and name.startswith(tower)))
+    """Sizes that have no letter and may be the width of a tower, which another part reads; of the text, those outside of towers."""
+    parts = (tower,) if tower else tuple(_towers(dims))
+    own = (name for name in dims if name not in (*FIELDS.dimensions, "B", "T", "S", "N") and not name.startswith(parts))
     return [name for name in own if not dims[name].tied and sizes[name] == sizes[f"{tower}d"]]
 
 

@@ -56,7 +56,8 @@ class Trials:
 
     def parameters(self, sizes: Mapping[str, int]) -> int:
         """Parameters of the class at all ``sizes``."""
-        return sum(p.numel() for p in self._without_memory(Sizes(**sizes)).parameters())
+        module = without_memory(self.source, self.source.config(self.layout.changes(Sizes(**sizes))))
+        return sum(p.numel() for p in module.parameters())
 
     def runs(self, sizes: Mapping[str, int]) -> bool:
         """Whether the class's forward runs at these sizes: some need a width that is a product of others, or heads that groups divide."""
@@ -115,18 +116,15 @@ class Trials:
 
     def _trial(self, n: Sizes) -> tuple[Any, Sequence[Any]]:
         """The module and its inputs, without memory where these are large. Raises ``MemoryError`` where the module is."""
-        module = self._without_memory(n)
+        config = self.source.config(self.layout.changes(n))
+        module = without_memory(self.source, config)
         if sum(tensor.nbytes for tensor in itertools.chain(module.parameters(), module.buffers())) > _MOST_BYTES:
             raise MemoryError
-        config = self.source.config(self.layout.changes(n))
         inputs = self.task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config)
         if sum(tensor.numel() for tensor in inputs) > _MOST_ELEMENTS:
             return module.train(), [tensor.to("meta") for tensor in inputs]
         with _zeros_for_random_numbers():
-            return build(self.source, self.layout, n), inputs
-
-    def _without_memory(self, n: Sizes) -> Any:
-        return without_memory(self.source, self.source.config(self.layout.changes(n)))
+            return trainable(self.source, config), inputs
 
 
 def _filled(inputs: Sequence[Any], token: int) -> list[Any]:
@@ -156,7 +154,11 @@ def _zeros_for_random_numbers() -> Iterator[None]:
 
 def build(source: Source, layout: ConfigLayout, n: Any) -> Any:
     """``cls(config)`` in training mode, with the fields of its dimensions at the given sizes; the class computes the other fields."""
-    config = source.config(layout.changes(n))
+    return trainable(source, source.config(layout.changes(n)))
+
+
+def trainable(source: Source, config: Any) -> Any:
+    """``cls(config)`` in training mode, with memory."""
     with quiet(), symbolic_sizes_accepted():
         return module_class(source)(config).train()
 
