@@ -150,29 +150,40 @@ def divisor(plan: TracePlan, refusal: Refusal) -> TracePlan | Refusal | None:
 
     Returns the step's own error as a refusal if it fails at exactly the requested sizes.
     """
-    given, search, error = plan.given or plan.spec, plan.search, refusal.error
-    if search is None:
-        if not isinstance(error, ReadByTorchError | SizesError | SpecializationError):
-            return None
-        own = own_error(given, plan.sizes, plan.options)
-        if _is_own_fault(own, error):
-            return Refusal(own or error)
-        if own is not None or given.may_specialize:
-            return None
-        search = DivisorSearch()
-        if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
-            search = divisibility.first_search(given, _requested(plan, given), error)
-        first: TraceError = error
-    elif isinstance(error, TraceError) and error.failures and divisibility.is_settled(search):
+    given, error = plan.given or plan.spec, refusal.error
+    search = plan.search or _search_for_divisor(plan, refusal)
+    if not isinstance(search, DivisorSearch):
+        return search
+    settled = divisibility.is_settled(search)
+    if settled and isinstance(error, TraceError) and error.failures:
         return None  # closed forms fail for another reason, which no further divisor changes
-    elif search.levels:
-        first = search.levels[0].failure
-    else:
+    if plan.search and not search.levels:
         return _counts_as_numbers(plan) if isinstance(error, TraceError) else None
-    ends = isinstance(error, OtherPathError) and not error.divides and divisibility.is_settled(search)  # values decide
+    ends = settled and isinstance(error, OtherPathError) and not error.divides  # values decide
     following = None if ends else divisibility.with_next_divisor(plan, search, _requested(plan, given), error)
-    in_numbers = plan.of(divisibility.as_numbers(given, first, _counts(plan)), "no divisor helps: sizes may be specialized")
-    return following or replace(in_numbers, search=DivisorSearch())
+    first = search.levels[0].failure if search.levels else error
+    return following or (_sizes_as_numbers(plan, first) if isinstance(first, TraceError) else None)
+
+
+def _sizes_as_numbers(plan: TracePlan, first: TraceError) -> TracePlan:
+    """The plan in which sizes may be specialized, as no divisor helps against the ``first`` error."""
+    allowed = divisibility.as_numbers(plan.given or plan.spec, first, _counts(plan))
+    return replace(plan.of(allowed, "no divisor helps: sizes may be specialized"), search=DivisorSearch())
+
+
+def _search_for_divisor(plan: TracePlan, refusal: Refusal) -> DivisorSearch | Refusal | None:
+    """The search with which ``divisor`` begins; the step's own error as a refusal; None where no divisor is missing."""
+    given, error = plan.given or plan.spec, refusal.error
+    if not isinstance(error, ReadByTorchError | SizesError | SpecializationError):
+        return None
+    own = own_error(given, plan.sizes, plan.options)
+    if _is_own_fault(own, error):
+        return Refusal(own or error)
+    if own is not None or given.may_specialize:
+        return None
+    if isinstance(error, SizesError) and _may_lack_a_divisor(error, refusal.of_case):
+        return divisibility.first_search(given, _requested(plan, given), error)
+    return DivisorSearch()
 
 
 def _counts(plan: TracePlan) -> list[str]:
