@@ -40,8 +40,8 @@ def _parts(general: Quantity, case: Quantity, condition: str) -> Iterator[Quanti
 
 
 def specialized_sizes(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:
-    """The sizes that are specialized in general or in the case in force; dimensions equal to a product are not."""
-    return {**general, **{name: sizes[name] for name, to in equal.items() if "*" not in to}}
+    """The sizes that are specialized in general or in the case in force; dimensions equal to a product or a sum are not."""
+    return {**general, **{name: sizes[name] for name, to in equal.items() if "*" not in to and "+" not in to}}
 
 
 def _condition(equal: Mapping[str, str]) -> str:

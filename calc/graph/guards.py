@@ -151,7 +151,7 @@ def failed_guards(
 
 
 def applies(equal: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
-    """Whether a special case applies at ``sizes``: ``equal`` says which dimensions are 1, equal or a product of others in it."""
+    """Whether a special case applies at ``sizes``: ``equal`` says which dimensions are 1, equal, or a product or a sum of others in it."""
     return all(sizes[name] == dims.evaluate(to, sizes) for name, to in equal.items())
 
 

@@ -172,6 +172,22 @@ class TracePlan:
         """The initial plan for ``spec``: only what the first plan specialized is specialized."""
         return replace(self.specializing(self.history[0].specialized, reason), spec=spec)
 
+    def further(self, spec: Spec, reason: str) -> TracePlan:
+        """The plan for ``spec``, which says more than this one's. If that is about no dimension of this one's, its trace is the same up to
+        what is new: which sizes are numbers, or count iterations, is not traced again unless a certificate was why."""
+        plan, dims = self.of(spec, reason), spec.dimensions
+        if any(dims.get(name) != dim for name, dim in self.spec.dimensions.items()) or any(map(_by_certificate, self.history)):
+            return plan
+        return replace(plan, specialized=self.specialized, trip_counts=self.trip_counts)
+
+
+def _by_certificate(plan: TracePlan) -> bool:
+    """Whether a certificate was why the plan has other dimensions or numbers than the one before."""
+    before, refusal = plan.before, plan.refusal
+    if before is None or refusal is None or not refusal.of_certificate:
+        return False
+    return plan.specialized != before.specialized or plan.spec.dimensions != before.spec.dimensions
+
 
 Refinement = Callable[[TracePlan, Refusal], "TracePlan | Refusal | None"]
 

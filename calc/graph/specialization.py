@@ -109,7 +109,8 @@ def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], trip_count: i
 
 
 def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
-    """Candidates for a special case that covers ``values``, each as dimension → what it equals: few iterations, sizes of 1, equal sizes.
+    """Candidates for a special case that covers ``values``, each as dimension → what it equals: few iterations, sizes of 1, equal sizes,
+    a product or a sum of two others.
     Those with dimensions of the ``changed`` guards only come first, then those with all; last, few iterations that are no special case
     at other sizes."""
     basis = graph.as_basis()
@@ -122,7 +123,8 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     few_equal, all_equal = (
         few | _least_multiples(graph, values, names) | _equal_sizes(graph, values, names) for names in (about, list(values))
     )
-    attempts = [few_equal | _products(graph, values, changed, few_equal), few_equal, all_equal, fewer | all_equal]
+    composed = _products(graph, values, changed, few_equal) | _sums(graph, values, changed, few_equal)
+    attempts = [few_equal | composed, few_equal, all_equal, fewer | all_equal]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
 
@@ -147,6 +149,19 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
         if graph.basis[dividend] == dividend and any(sides <= set(ordered_names(c.expr)) for c in changed):
             products[dividend] = f"{part}*{dim.name}"
     return products
+
+
+def _sums(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard], fixed: Mapping[str, str]) -> dict[str, str]:
+    """Dimensions that equal the sum of two others at ``values``, where a ``changed`` guard is about these three: the width of a head's
+    values, which may be that of its keys, of which a part is rotated."""
+    free = [dim.name for dim in graph.dims if not dim.tied and dim.name not in fixed and values[dim.name] > 1]
+    symbols = {name: frozenset(ordered_names(graph.basis[name])) for name in free}
+    compared = {frozenset(ordered_names(guard.expr)) for guard in changed}
+    for one, two in itertools.combinations(free, 2):
+        for name in free:
+            if values[name] == values[one] + values[two] and symbols[name] | symbols[one] | symbols[two] in compared:
+                return {name: f"{one} + {two}"}
+    return {}
 
 
 def _least_multiples(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> dict[str, str]:

@@ -90,7 +90,8 @@ class Attempts:
     def _graph(self, plan: TracePlan) -> Graph | Refusal:
         from calc.trace import attempt
 
-        first = replace(plan, attempt=0, trip_counts={}, failed=(), deeper={})
+        spec = replace(plan.spec, unknown={})  # what has a closed form is asked of a graph, not of its traces
+        first = replace(plan, spec=spec, given=None, attempt=0, trip_counts={}, failed=(), deeper={})
         if first != self._first:
             self._first, self._traces, self._unrolls = first, {}, True
         return attempt(plan, self._traces, self.certifier.progress, self._unrolls)

@@ -76,7 +76,9 @@ def certified_deeper(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 def inferred_dimension(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Make a data-dependent size a dimension, bound a dimension by a trip count, or group layers in patterns."""
     more = refusal.evidence
-    return replace(plan.of(more.spec, more.reason), attempt=more.attempt, failed=more.failed) if isinstance(more, Inferred) else None
+    if not isinstance(more, Inferred):
+        return None
+    return replace(plan.further(more.spec, more.reason), attempt=more.attempt, failed=more.failed)
 
 
 def products_in_order(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
@@ -210,7 +212,11 @@ def unknown_quantities(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     failures = error.failures if isinstance(error, TraceError) else {}
     if not failures.keys() - given.unknown.keys() or _NEVER_UNKNOWN in failures:
         return None
-    return _restarted(plan, replace(given, unknown={**given.unknown, **failures}), f"no closed form of {', '.join(failures)}: {_WITHOUT}")
+    unknown = {**given.unknown, **failures}
+    reason, without = f"no closed form of {', '.join(failures)}: {_WITHOUT}", replace(given, unknown=unknown)
+    if plan.search is not None:
+        return _restarted(plan, without, reason)
+    return replace(plan.further(replace(plan.spec, unknown=unknown), reason), given=without)
 
 
 def specializable_size(plan: TracePlan, refusal: Refusal) -> TracePlan | None:

@@ -79,6 +79,21 @@ def test_a_quotient_that_is_its_least_multiple_is_a_case_of_its_dividend() -> No
     assert basis_of(dims, {"h": "2*g"}).define == {"g": "g", "h": "2 * g", "h_per_g": "2", "d": "d"}
 
 
+def test_a_size_that_is_the_sum_of_two_others_is_a_case_where_the_step_compares_them() -> None:
+    """A head's values may be as wide as its keys, a part of which is rotated. Another guard about these sizes says nothing of the sum."""
+    dims = {"B": Dim(2), "rotated": Dim(8, multiple_of=4), "plain": Dim(12), "v": Dim(20)}
+    graph: Any = _graph(dims)
+    graph.basis, graph.loops, graph.as_basis = dict(basis_of(dims).define), (), lambda: basis_of(dims)
+
+    def first(compared: str, v: int) -> dict[str, str]:
+        return special_case_candidates(graph, {"B": 2, "rotated": 8, "plain": 12, "v": v}, [Guard(compared, False, "a line")])[0]
+
+    assert first("4*rotated_per_4 + plain == v", 20) == {"v": "rotated + plain"}
+    assert first("4*rotated_per_4 + plain == v", 21) == {}
+    assert first("plain == v", 20) == {}
+    assert basis_of(dims, {"v": "rotated + plain"}).define["v"] == "4 * rotated_per_4 + plain"
+
+
 def test_sizes_that_cover_some_failing_guards_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the requested sizes failed: sizes that satisfy the same guards would fail too."""
     some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}

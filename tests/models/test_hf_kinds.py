@@ -64,6 +64,16 @@ GEMMA = {
 }  # fmt: skip
 
 KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
+    "text in pictures": (
+        {
+            "model_type": "mgp-str",
+            "architectures": ["MgpstrForSceneTextRecognition"],
+            "image_size": [8, 16],
+            **{"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "max_token_length": 5},
+            **{"num_character_labels": 11, "num_bpe_labels": 53, "num_wordpiece_labels": 31},
+        },
+        [(3, 3, 8, 16)],
+    ),
     "text and picture": (CLIP, [(3, 7), (3, 3, 32, 32)]),
     "classes of texts": (LLAMA | {"architectures": ["LlamaForSequenceClassification"], "pad_token_id": 0}, [(3, 7), (3,)]),
     "classes of tokens": (LLAMA | {"architectures": ["LlamaForTokenClassification"]}, [(3, 7), (3, 7)]),

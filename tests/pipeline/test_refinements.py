@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from calc.dimensions import Dim
-from calc.errors import BadInputError, CertificateError, Failure, NapkinError, OtherPathError, SizesError, SpecializationError, TraceError
-from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount, refined, simplified
+from calc.errors import CertificateError, Failure, NapkinError, OtherPathError, SizesError, SpecializationError, TraceError
+from calc.graph.plan import DivisorSearch, Inferred, Refusal, Shallow, TracePlan, TripCount
 from calc.options import Options
 from calc.pipeline import pipeline
 from calc.pipeline.divisibility import first_search, with_next_divisor
@@ -218,72 +218,9 @@ def test_a_trip_count_is_in_the_plan_with_its_line() -> None:
     assert plan.trip_counts["L"].startswith("test_refinements.py:")
 
 
-# -- the loop ----------------------------------------------------------------------------------------------------------------------
+# -- single refinements ------------------------------------------------------------------------------------------------------------
 
 PLAN = TracePlan(spec(repeated), {}, Options())
-
-
-def named(reason: str) -> Callable[[TracePlan, Refusal], TracePlan | None]:
-    """A refinement that applies where the error says ``reason``."""
-    return lambda plan, refusal: replace(plan, reason=reason, attempt=plan.attempt + 1) if str(refusal.error) == reason else None
-
-
-def refusing(*errors: str) -> Callable[[TracePlan], str]:
-    """An attempt that is refused with these errors, one after the other, and then succeeds."""
-    left = [*errors]
-
-    def attempt(plan: TracePlan) -> str:
-        if left:
-            raise TraceError(left.pop(0))
-        return f"attempt {plan.attempt}"
-
-    return attempt
-
-
-def test_the_first_refinement_that_applies_is_taken_until_the_step_is_traced() -> None:
-    said: list[str] = []
-    outcome, plan = refined(PLAN, refusing("b", "a", "b"), [named("a"), named("b")], said.append)
-
-    assert (outcome, [p.reason for p in plan.history], said) == ("attempt 3", ["", "b", "a", "b"], ["b", "a", "b"])
-
-
-def test_what_no_refinement_answers_is_the_outcome() -> None:
-    outcome, plan = refined(PLAN, refusing("a", "c"), [named("a"), named("b")], lambda _: None)
-
-    assert isinstance(outcome, Refusal)
-    assert (str(outcome.error), len(plan.history)) == ("c", 2)
-
-
-def test_a_refinement_may_refuse_with_a_better_reason() -> None:
-    outcome, _ = refined(PLAN, refusing("a"), [lambda plan, refusal: Refusal(BadInputError("better"))], lambda _: None)
-
-    assert isinstance(outcome, Refusal)
-    assert str(outcome.error) == "better"
-
-
-def test_an_error_that_is_none_of_ours_is_not_a_refusal() -> None:
-    def broken(plan: TracePlan) -> str:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        refined(PLAN, broken, REFINEMENTS, lambda _: None)
-
-
-def test_a_simpler_plan_is_taken_where_it_is_traced_and_costs_no_more() -> None:
-    """8 costs more, 4 is refused, 2 does."""
-
-    def attempt(plan: TracePlan) -> int | Refusal:
-        return Refusal(TraceError("no")) if plan.attempt == 4 else {8: 3, 2: 1, 16: 1}[plan.attempt]
-
-    def simpler(plan: TracePlan) -> list[TracePlan]:
-        return [replace(plan, attempt=number) for number in (8, 4, 2, 1)]
-
-    traced, plan = simplified(1, replace(PLAN, attempt=16), [simpler], attempt, lambda costs: costs, lambda _: None)
-
-    assert (traced, plan.attempt) == (1, 2)
-
-
-# -- refinements -------------------------------------------------------------------------------------------------------------------
 
 
 def _refined_by(error: NapkinError, evidence: Any = None, plan: TracePlan = PLAN) -> TracePlan | Refusal | None:

@@ -179,6 +179,30 @@ def test_a_special_case_of_equal_sizes_keeps_to_their_bounds() -> None:
     assert [] == failures(calc.check(derivation, h=2, d=10, T=10, C=13))
 
 
+class Rotated(nn.Module):
+    """Keys that have a rotated and a plain part; where values are as wide as both, the sum of both is added to them."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.rotated, self.plain, self.values = (nn.Linear(n.d, width) for width in (n.r, n.p, n.v))
+
+    def forward(self, x: Tensor) -> Tensor:
+        keys, values = torch.cat([self.rotated(x), self.plain(x)], dim=-1), self.values(x)
+        return (values + keys).sum() if keys.shape[-1] == values.shape[-1] else values.sum() + keys.sum()
+
+
+def test_a_special_case_is_of_a_size_that_is_the_sum_of_two_others() -> None:
+    """All three keep their symbols."""
+    sizes = {"B": 4, "d": 24, "r": Dim(8, multiple_of=4), "p": 12, "v": 20}
+    spec = Spec("rotated", sizes, Rotated, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x))
+    derivation = calc.derive(spec, cache=False)
+
+    assert ["the closed forms have a special case where v = r + p"] == [assumption.expr for assumption in derivation.assumptions][-1:]
+    assert {} == dict(derivation.specialized)
+    assert [] == failures(calc.check(derivation, B=3, d=7, r=8, p=5, v=13))
+    assert [] == failures(calc.check(derivation, B=3, d=7, r=8, p=5, v=14))
+
+
 class Rows(nn.Module):
     """As many rows of a table of C as there are tokens, in the root of that number parts."""
 

@@ -100,6 +100,8 @@ def _own_loss(outputs: Any) -> Any:
 
 def _mean_of_squares(outputs: Any) -> Any:
     first = outputs[0]
+    if isinstance(first, list | tuple):  # one output for each of several vocabularies
+        return sum(tensor.square().mean() for tensor in first)
     return (first if first.is_floating_point() else _first_tensor(outputs)).square().mean()  # a codec has its codes first
 
 
