@@ -1,7 +1,9 @@
-"""Numbers that a step draws from the generators of Python and NumPy, as to skip a layer: what runs must not depend on them.
+"""Numbers that a step draws, as to skip a layer: what runs must not depend on them.
 
-A trace sees one draw of each number. So the steps of a trace draw the least number that a generator gives, again and again; a step that
-draws any is traced once more with the largest ones, and must run the same operators. Numbers that torch draws are data as any others.
+A trace sees one draw of each number. So the steps of a trace draw the least number that the generators of Python and NumPy give, again and
+again, and read it out of what ``torch.rand`` returns; a step that draws any is traced once more with the largest ones, and must run the
+same operators. A number between 0 and 1 is drawn as 0 so seldom (once in 2**24 of ``torch.rand``, in 2**53 of the others) that the least is
+the next one: a layer that is skipped where a draw is no larger than 0 is never skipped. Other numbers that torch draws are data.
 """
 
 from __future__ import annotations
@@ -9,26 +11,50 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from calc.errors import DataDependentError
 from calc.graph.step import Op, StepTrace, tensors
 from calc.platform.replaced import replaced
 
-# The outputs of a Mersenne twister are its words, tempered. These come out as 32 zeros and as 32 ones.
-_WORDS, _ZEROS, _ONES = 624, 0, 0x12DD9BB3
+# The outputs of a Mersenne twister are its words, tempered: 0 and 64 come out as they are, the other word as 32 ones. A number between 0
+# and 1 takes two of them: the upper 27 bits of the first, then the upper 26 of the second.
+_WORDS, _LEAST, _LARGEST = 624, (0, 64), (0x12DD9BB3, 0x12DD9BB3)
 _BELOW = "_randbelow"  # by which Python draws a whole number or an element
 # After so many draws come others: code may draw until a number fits.
 _EXTREME = 600
 
 
+@dataclass
+class Draws:
+    """Draws of numbers: ``others`` says whether the generators of Python and NumPy gave any, ``uniform`` is what is read out of a result of
+    ``torch.rand``."""
+
+    uniform: float
+    others: Callable[[], bool]
+    of_torch: bool = False
+
+    def read(self) -> float:
+        self.of_torch = True
+        return self.uniform
+
+    def any(self) -> bool:
+        """Whether any number was drawn that the step saw."""
+        return self.of_torch or self.others()
+
+
+# The numbers next to 0 and 1 that torch.rand gives in fp32.
+_UNIFORM = (2**-24, 1 - 2**-24)
+
+
 @contextmanager
-def extreme(largest: bool) -> Iterator[Callable[[], bool]]:
-    """Context in which the global generators of Python and NumPy give the least numbers, or the ``largest``, for a while. Yields a function
-    that returns whether any was drawn since."""
+def extreme(largest: bool) -> Iterator[Draws]:
+    """Context in which all draws give the least numbers, or the ``largest``, for a while."""
     python, numpy = random.getstate(), _legacy()
-    words = [_ONES if largest else _ZEROS] * _EXTREME + [number + 1 for number in range(_WORDS - _EXTREME)]
+    words = [*(_LARGEST if largest else _LEAST)] * (_EXTREME // 2) + [number + 1 for number in range(_WORDS - _EXTREME)]
     random.setstate((3, (*words, 0), None))
     np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), 0, 0, 0.0))
     below_of: list[int] = []
@@ -42,7 +68,7 @@ def extreme(largest: bool) -> Iterator[Callable[[], bool]]:
 
     try:
         with replaced(generator, **{_BELOW: below}):
-            yield lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0
+            yield Draws(_UNIFORM[largest], lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0)
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
@@ -52,6 +78,14 @@ def _legacy() -> tuple[Any, ...]:
     """The state of NumPy's global generator: its name, words, place, and a number that it holds back."""
     state: Any = np.random.get_state()
     return tuple(state)
+
+
+def refused(who: str) -> DataDependentError:
+    """The error for a step that runs other operators where draws are others; ``who`` draws them."""
+    return DataDependentError(
+        f"{who} draws random numbers, and runs other operators where these are others: no closed form follows; draw a mask with torch and"
+        " multiply by it, or set that probability to 0"
+    )
 
 
 def same_operators(trace: StepTrace, second: StepTrace) -> bool:

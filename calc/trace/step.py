@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from calc.errors import DataDependentError, SpecError, SpecializationError
+from calc.errors import SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.inputs import inputs_at
@@ -24,7 +24,7 @@ from calc.spec import Sizes, Spec
 from calc.trace.kernels import hide_tracing, on_cuda, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
-from calc.trace.random_draws import extreme, same_operators
+from calc.trace.random_draws import Draws, extreme, refused, same_operators
 from calc.trace.real_tensors import replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
@@ -83,30 +83,24 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
     """
     run, drew = _traced(spec, at, options, mutates_tracked, like, largest=False)
     if drew and not same_operators(run.trace, _traced(spec, at, options, mutates_tracked, like, largest=True)[0].trace):
-        raise DataDependentError(_DRAWN.format(spec.name))
+        raise refused(spec.name)
     return run
-
-
-_DRAWN = (
-    "{} draws numbers with Python's or NumPy's generator, and runs other operators where these are others: no closed form follows; draw a"
-    " mask with torch and multiply by it, or set that probability to 0"
-)
 
 
 def _traced(
     spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool, like: Repeats | None, largest: bool
 ) -> tuple[TracedRun, bool]:
-    """A trace in which Python and NumPy draw the least or the ``largest`` numbers, and whether its steps drew any."""
+    """A trace in which its steps draw the least or the ``largest`` numbers, and whether they drew any."""
     with tracing(spec, at, mutates_tracked, like) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
-        with run.reading(certifying=recorder.repeats.env is None), extreme(largest) as drew:
+        with run.reading(certifying=recorder.repeats.env is None), extreme(largest) as run.draws:
             try:
                 trace = run.trace(at.fixed)
             except SpecError:
-                if drew():  # everything that is trained may be skipped
-                    raise DataDependentError(_DRAWN.format(spec.name)) from None
+                if run.draws.any():  # everything that is trained may be skipped
+                    raise refused(spec.name) from None
                 raise
-            drawn, readers = drew(), tuple(recorder.unbacked.readers)
+            drawn, readers = run.draws.any(), tuple(recorder.unbacked.readers)
     if recorder.mutates_tracked and not mutates_tracked:
         return _traced(spec, at, options, True, like, largest)
     repeats, env = recorder.repeats, recorder.repeats.env
@@ -124,7 +118,7 @@ def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: 
     """What the module and the first forward of a step do, a fraction of the work of a trace."""
     with tracing(spec, at, mutates_tracked, None) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
-        with run.reading(certifying=True), extreme(False):
+        with run.reading(certifying=True), extreme(False) as run.draws:
             return run.first_forward()
 
 
@@ -170,6 +164,7 @@ class _StepRun:
         self.saved_tensors = SavedTensors(recorder)
         self.windows: list[tuple[int, int]] = []
         self.read = _READ[False]
+        self.draws: Draws | None = None
 
     def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
         """Context in which the optimizer and the model may read numbers out of data, if they only use them in arithmetic."""
@@ -183,7 +178,7 @@ class _StepRun:
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         unbacked = self.recorder.unbacked
-        return scalar_reads.in_model(unbacked.reading, self.read, unbacked.comparing)
+        return scalar_reads.in_model(unbacked.reading, self.read, unbacked.comparing, self.draws)
 
     def trace(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder

@@ -1,4 +1,4 @@
-"""Numbers that a step draws from the generators of Python and NumPy: they may be computed with, and nothing may depend on them."""
+"""Numbers that a step draws: they may be computed with, and nothing may depend on them."""
 
 from __future__ import annotations
 
@@ -53,20 +53,47 @@ def one_of_two(layer: Any, x: Tensor) -> Tensor:
     return random.choice([torch.relu, torch.tanh])(layer(x))
 
 
-@pytest.mark.parametrize("pick", [skipped_by_python, skipped_by_numpy, cut_somewhere, one_of_two])
+def skipped_by_torch(layer: Any, x: Tensor) -> Tensor:
+    return x if torch.rand(1).item() < 0.1 else x + layer(x)
+
+
+def skipped_by_a_tensor(layer: Any, x: Tensor) -> Tensor:
+    return x if torch.empty([]).uniform_() >= 0.9 else x + layer(x)
+
+
+@pytest.mark.parametrize("pick", [skipped_by_python, skipped_by_numpy, cut_somewhere, one_of_two, skipped_by_torch, skipped_by_a_tensor])
 def test_a_step_that_runs_otherwise_for_other_draws_is_refused(pick: Callable[[Any, Tensor], Tensor]) -> None:
     """At any probability: one trace sees the least numbers, another one the largest."""
     error = refusal(spec(pick))
 
     assert isinstance(error, DataDependentError)
-    assert "draws numbers with Python's or NumPy's generator" in str(error)
+    assert "draws random numbers, and runs other operators where these are others" in str(error)
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda: random.random() <= 0.0,
+        lambda: np.random.rand() <= 0.0,
+        lambda: torch.rand(1).item() <= 0.0,
+        lambda: torch.rand(1).item() >= 1.0,
+        lambda: torch.rand([]) < 0.0,
+        lambda: torch.empty(1).uniform_(0, 1) >= 1,
+        lambda: not torch.rand(1) > 0,
+    ],
+)
+def test_a_layer_that_is_skipped_at_a_probability_of_0_is_never_skipped(drawn: Callable[[], bool]) -> None:
+    derivation = calc.derive(spec(lambda layer, x: x if drawn() else x + layer(x)), cache=False, optimizer="sgd")
+
+    assert 3 * 2 * 5 * 7 * 7 == derivation["flops.forward.matmul"].value
+    assert [] == failures(calc.check(derivation, B=3))
 
 
 def test_draws_that_are_only_computed_with_are_exact() -> None:
     """A time step of a diffusion, or a share that mixes two inputs."""
 
     def mixed(layer: Any, x: Tensor) -> Tensor:
-        share = random.uniform(0.2, 0.8) * np.random.beta(2, 2)
+        share = random.uniform(0.2, 0.8) * np.random.beta(2, 2) * torch.rand(1).item()
         return share * x + (1 - share) * layer(x)
 
     derivation = calc.derive(spec(mixed), cache=False, optimizer="sgd")
@@ -76,23 +103,23 @@ def test_draws_that_are_only_computed_with_are_exact() -> None:
 
 @pytest.mark.parametrize("largest", [False, True])
 def test_the_generators_give_extremes_and_go_on_as_before(largest: bool) -> None:
-    """0 and the largest number below 1, of both; afterwards as if nothing had been drawn."""
+    """The numbers next to 0 and 1, of both; afterwards as if nothing had been drawn."""
     before = random.getstate(), np.random.get_state()[1].tolist()
-    with extreme(largest) as drew:
-        assert not drew()
+    with extreme(largest) as draws:
+        assert not draws.any()
         drawn = [random.random(), np.random.rand()]
-        assert drew()
+        assert draws.any()
 
-    assert [largest * (1 - 2**-53)] * 2 == drawn
+    assert [1 - 2**-53 if largest else 2**-53] * 2 == drawn
     assert before == (random.getstate(), np.random.get_state()[1].tolist())
 
 
 def test_a_generator_of_its_own_is_left_as_it_is() -> None:
     """It is seeded, and Napkin has some as well."""
     numbers = [random.Random(3).randint(0, 99) for _ in range(2)]
-    with extreme(largest=True) as drew:
+    with extreme(largest=True) as draws:
         assert numbers == [random.Random(3).randint(0, 99) for _ in range(2)]
-        assert not drew()
+        assert not draws.any()
 
 
 def test_drawing_until_a_number_fits_ends() -> None:

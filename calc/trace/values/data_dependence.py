@@ -65,6 +65,8 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     if written(func):
         for tensor in overwritten(func, args, kwargs):
             tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
+        if name_of(func) == "uniform_":
+            _drawn_between(given_to(func, args, kwargs), out)
         return
     if args and hasattr(args[0], "napkin_pick"):
         _carry_pick(args[0], out)
@@ -210,6 +212,11 @@ def _even(given: Mapping[str, Any], out: Any) -> None:
     note(out, Even())
 
 
+@_fact_rule("uniform")
+def _drawn_between(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Even() if (given.get("from", 0), given.get("to", 1)) == (0, 1) else None)
+
+
 @_fact_rule("unique_consecutive", "unique_dim")
 def _different(given: Mapping[str, Any], out: Any) -> None:
     note(out[0], fact_of(given["self"]))
@@ -287,7 +294,18 @@ def _is_outside(value: Any, values: Between) -> bool:
     return at_least(value, values.high) or (isinstance(value, int | torch.SymInt) and at_least(values.low - 1, value))
 
 
+@_fact_rule("ge")
+def _no_less(given: Mapping[str, Any], out: Any) -> None:
+    share = _share_below(given)
+    note(out, None if share is None else OneIn((), 1 - share))
+
+
 @_fact_rule("gt")
+def _greater(given: Mapping[str, Any], out: Any) -> None:
+    _no_less(given, out)
+    _true(given, out)
+
+
 def _true(given: Mapping[str, Any], out: Any) -> None:
     values = fact_of(given["self"])
     nothing = isinstance(given["other"], int) and given["other"] == 0
@@ -338,10 +356,16 @@ def _checked(given: Mapping[str, Any], out: Any) -> None:
 
 
 @_fact_rule("lt", "le")
-def _share(given: Mapping[str, Any], out: Any) -> None:
-    share = given["other"]
-    if isinstance(fact_of(given["self"]), Even) and isinstance(share, float) and 0 < share <= 1:
-        note(out, OneIn((), Fraction(repr(share))))
+def _below(given: Mapping[str, Any], out: Any) -> None:
+    share = _share_below(given)
+    note(out, None if share is None else OneIn((), share))
+
+
+def _share_below(given: Mapping[str, Any]) -> Fraction | None:
+    """How often a number between 0 and 1 is below another one: never below 0, nor at it, which is drawn seldom. None of other numbers."""
+    bound = given["other"]
+    even = fact_of(given["self"]) == Even() and isinstance(bound, int | float)
+    return Fraction(repr(min(max(bound, 0), 1))) if even else None
 
 
 @_fact_rule("bernoulli")

@@ -23,10 +23,12 @@ import torch
 
 from calc.errors import DataDependentError
 from calc.platform.replaced import replaced
+from calc.trace.random_draws import Draws
 from calc.trace.source_lines import user_line
 from calc.trace.values import asserts
 from calc.trace.values.constant_propagation import has_constant_values
 from calc.trace.values.elements import AffineIndex, elements_of
+from calc.trace.values.facts import Even, fact_of
 
 _LARGEST = ("max", "min")
 # The optimizer that is stepping, if any.
@@ -70,10 +72,11 @@ Reading = Callable[[float, str], AbstractContextManager[None]]
 Comparing = Callable[[], AbstractContextManager[Callable[[], bool]]]
 
 
-def in_model(reading: Reading, value: float, comparing: Comparing) -> AbstractContextManager[None]:
-    """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data. ``reading(value, who)``
-    is the context of the operator that reads it, ``comparing()`` that of one in a check, with the required outcome."""
-    return _items(reading, value, comparing=comparing)
+def in_model(reading: Reading, value: float, comparing: Comparing, draws: Draws | None) -> AbstractContextManager[None]:
+    """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data, and what ``draws`` gives
+    where ``torch.rand`` has drawn it. ``reading(value, who)`` is the context of the operator that reads it, ``comparing()`` that of one in
+    a check, with the required outcome."""
+    return _items(reading, value, comparing=comparing, draws=draws)
 
 
 @contextlib.contextmanager
@@ -101,7 +104,9 @@ def numbers_only(optimizer: Any, reading: Reading, value: float, bounded: bool) 
             optimizer.step = own
 
 
-def _items(reading: Reading, value: float, who: str = "", comparing: Comparing | None = None) -> AbstractContextManager[None]:
+def _items(
+    reading: Reading, value: float, who: str = "", comparing: Comparing | None = None, draws: Draws | None = None
+) -> AbstractContextManager[None]:
     original, is_nonzero = torch.Tensor.item, torch.Tensor.__bool__
 
     def item(self: torch.Tensor) -> Any:
@@ -111,6 +116,10 @@ def _items(reading: Reading, value: float, who: str = "", comparing: Comparing |
             with comparing() as outcome:
                 original(self)
             return ComparedRead(outcome)
+        if comparing is not None and draws is not None and fact_of(self) == Even():
+            with comparing():
+                original(self)
+            return draws.read()
         if not self.dtype.is_floating_point:
             return original(self)
         with reading(value, who or f"the step at {user_line()}"):

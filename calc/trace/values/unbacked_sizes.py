@@ -19,6 +19,7 @@ import torch
 from calc.errors import DataDependentError, Failure, SpecializationError, TraceError, UnbackedSizeError
 from calc.graph.guards import EVERY_EXPERT
 from calc.platform.torch_private import current_node
+from calc.trace.random_draws import refused
 from calc.trace.source_lines import is_foreign, running_line, user_line
 from calc.trace.values import asserts, chosen_rows, sequence_lengths
 from calc.trace.values.chosen_rows import Rows, Taken
@@ -126,7 +127,12 @@ class UnbackedSizes:
             value = isinstance(taken, Rows) or taken.truth
             self.assume(str(value), EVERY_EXPERT)
             return True, value
-        return self._assumed(truth) if args[0].dtype is torch.bool else (False, None)
+        if args[0].dtype is not torch.bool:
+            return False, None
+        assumed, value = self._assumed(truth)
+        if not assumed and isinstance(truth, OneIn) and not truth.ways:
+            raise refused(f"the step at {user_line()}")
+        return assumed, value
 
     def _assumed(self, truth: Any) -> tuple[bool, Any]:
         """``(True, value)`` where a value is read only to be checked, the value at which nothing is raised; and where the step asks whether
