@@ -28,7 +28,7 @@ from calc.graph.step import Graph, SpecialCase
 from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
-from calc.pipeline.refinements import ITERATIONS, as_numbers, with_quotients
+from calc.pipeline.refinements import ITERATIONS, as_numbers, near_sizes, with_quotients
 from calc.spec import Spec
 from calc.symbolic.assignments import PLAIN, sizes_text
 
@@ -90,8 +90,8 @@ def multiples_needed(
 
 
 def _traced(plan: TracePlan, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
-    """The graph of one special case, with as many iterations as its closed forms need."""
-    return refined(plan, Attempts(certifier), ITERATIONS, certifier.progress)[0]
+    """The graph of one special case, with as many iterations as its closed forms need, near its sizes if it needs larger ones."""
+    return refined(plan, Attempts(certifier), (*ITERATIONS, near_sizes), certifier.progress)[0]
 
 
 class _Completion:

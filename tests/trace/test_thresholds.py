@@ -203,6 +203,26 @@ def test_a_special_case_is_of_a_size_that_is_the_sum_of_two_others() -> None:
     assert [] == failures(calc.check(derivation, B=3, d=7, r=8, p=5, v=14))
 
 
+class Wide(nn.Module):
+    """A kernel of more samples than a trace usually has; a batch of one is added to itself."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(1, n.d, 400)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.conv(x)
+        return y + y if x.shape[0] == 1 else y
+
+
+def test_a_special_case_of_a_step_that_needs_larger_sizes_is_traced_near_its_own() -> None:
+    sizes = {"B": 4, "T": 1000, "d": 6}
+    spec = Spec("wide", sizes, Wide, lambda n: (torch.randn(n.B, 1, n.T),), lambda module, x: module(x).sum())
+    derivation = calc.derive(spec, cache=False)
+
+    assert [] == failures(calc.check(derivation, B=1, T=500, d=5))
+
+
 class Rows(nn.Module):
     """As many rows of a table of C as there are tokens, in the root of that number parts."""
 
