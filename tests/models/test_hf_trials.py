@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calc.models import hf
-from calc.models.hf import trials
+from calc.models.hf import reduced, trials
 from calc.models.hf.trials import Trials
 from calc.models.load import load
 from tests.models.configs import DINOV2, written
@@ -56,3 +56,14 @@ def test_a_run_whose_tables_do_not_fit_in_memory_is_none(of_pictures: Trials, mo
 
     monkeypatch.setattr(trials, "_MOST_BYTES", 1000)
     assert not of_pictures.runs(_TWO)
+
+
+def test_a_model_whose_pictures_take_minutes_at_full_width_is_checked_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 parameters may see ten thousand pixels where a model of a thousand times as many may not."""
+    wide = written(tmp_path, DINOV2 | {"hidden_size": 96})
+    assert {"B": 2} == load(f"hf:{wide}").check_at
+
+    monkeypatch.setattr(reduced, "_RUN_AT_FULL_WIDTH", 10**6)
+    narrow = load(f"hf:{wide}")
+    assert 64 == narrow.sizes(narrow.check_at)["d"]
+    assert "parameters and inputs of 4,704 elements would take minutes: a small model of the same kind is checked" in narrow.reduced

@@ -53,7 +53,8 @@ def spec(path: str) -> Spec:
     shorter = after_padding(trials, module)
     trials = related(trials.related(shorter))
     parameters = sum(p.numel() for p in module.parameters())
-    check_at = check_sizes(trials, parameters)
+    reduced = why_reduced(trials, parameters)
+    check_at = check_sizes(trials, full_width=not reduced)
     trials = trials.related(least_batch(trials, module, check_at))
     task = task.masked() if trials.heeds_padding(check_at) else task
     vocabulary = vocabulary_of(module, config)
@@ -68,7 +69,7 @@ def spec(path: str) -> Spec:
         loss=task.step,
         predict=task.predict,
         check_at=check_at,
-        reduced=why_reduced(parameters),
+        reduced=reduced or "so that a run takes seconds",
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
         trip_counts=tuple(name for name in trials.dims if is_depth(name)),
         digest=digest,

@@ -13,6 +13,8 @@ from calc.models.hf.trials import Trials
 
 # Above this, a check at full width would not fit an ordinary machine (AdamW in fp32 takes 16 bytes per parameter).
 _CHECKED_AT_FULL_WIDTH = 200_000_000
+# Above this product of parameters and elements of the inputs, two steps of a model of pictures or films take minutes on a few cores.
+_RUN_AT_FULL_WIDTH = 10**14
 # Most parameters of a reduced model, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
@@ -21,15 +23,15 @@ _FEW_HEADS = 4
 _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
 
-def check_sizes(trials: Trials, parameters: int) -> dict[str, int]:
-    """Sizes of the real checks: a short batch at full width, or the narrowest reduced model that runs if full width would not fit.
+def check_sizes(trials: Trials, full_width: bool) -> dict[str, int]:
+    """Sizes of the real checks: a short batch at full width, or the narrowest reduced model that runs.
 
     Raises ConfigError if the config's own numbers do not divide.
     """
     try:
         sizes = resolve(trials.dims, {})
-        small = {name: min(value, sizes[name]) if name != "B" else value for name, value in trials.small.items()}
-        if parameters > _CHECKED_AT_FULL_WIDTH:
+        small = _short(trials, sizes)
+        if not full_width:
             fit = (reduced for reduced in _candidates(trials, small) if trials.runs(reduced))
             small = next(fit, {}) or smaller(trials, small | shallow(trials))
         resolve(trials.dims, small)
@@ -37,6 +39,11 @@ def check_sizes(trials: Trials, parameters: int) -> dict[str, int]:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in trials.layout.fields.items())
         raise ConfigError(f"{trials.source.where}: {error} ({names})") from None
     return small
+
+
+def _short(trials: Trials, sizes: Mapping[str, int]) -> dict[str, int]:
+    """A short batch, no longer than at ``sizes``."""
+    return {name: min(value, sizes[name]) if name != "B" else value for name, value in trials.small.items()}
 
 
 def _candidates(trials: Trials, small: Mapping[str, int]) -> Iterator[dict[str, int]]:
@@ -51,11 +58,16 @@ def _candidates(trials: Trials, small: Mapping[str, int]) -> Iterator[dict[str, 
             yield sizes
 
 
-def why_reduced(parameters: int) -> str:
-    """Why the sizes of the real checks are small."""
-    if parameters <= _CHECKED_AT_FULL_WIDTH:
-        return "so that a run takes seconds"
-    return f"since this model has {parameters:,} parameters: above {_CHECKED_AT_FULL_WIDTH:,}, a small model of the same kind is checked"
+def why_reduced(trials: Trials, parameters: int) -> str:
+    """Why a small model is checked in place of one of full width; empty if it is not."""
+    if parameters > _CHECKED_AT_FULL_WIDTH:
+        above = f"above {_CHECKED_AT_FULL_WIDTH:,}, a small model of the same kind is checked"
+        return f"since this model has {parameters:,} parameters: {above}"
+    elements = trials.elements_fed(_short(trials, trials.own_sizes)) if trials.own_sizes else 0
+    if parameters * elements > _RUN_AT_FULL_WIDTH:
+        large = f"{parameters:,} parameters and inputs of {elements:,} elements"
+        return f"since a step with {large} would take minutes: a small model of the same kind is checked"
+    return ""
 
 
 def settable(sizes: Mapping[str, int], dims: Mapping[str, Dim]) -> dict[str, int]:

@@ -59,6 +59,11 @@ class Trials:
         module = without_memory(self.source, self.source.config(self.layout.changes(Sizes(**sizes))))
         return sum(p.numel() for p in module.parameters())
 
+    def elements_fed(self, sizes: Mapping[str, int]) -> int:
+        """Elements of the inputs at these sizes."""
+        n = Sizes(**resolve(self.dims, sizes))
+        return sum(tensor.numel() for tensor in self.task.inputs(n, getattr(n, "V", 1), self.source.config(self.layout.changes(n))))
+
     def runs(self, sizes: Mapping[str, int]) -> bool:
         """Whether the class's forward runs at these sizes: some need a width that is a product of others, or heads that groups divide."""
 
