@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from calc.errors import NapkinError, TraceError
+from calc.errors import NapkinError, SpecializationError, TraceError
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.spec import Spec
@@ -174,19 +174,23 @@ class TracePlan:
 
     def further(self, spec: Spec, reason: str) -> TracePlan:
         """The plan for ``spec``, which says more than this one's. If that is about no dimension of this one's, its trace is the same up to
-        what is new: which sizes are numbers, or count iterations, is not traced again unless a certificate was why."""
+        what is new: which sizes are numbers, or count iterations, is not traced again where traces have shown just that."""
         plan, dims = self.of(spec, reason), spec.dimensions
-        if any(dims.get(name) != dim for name, dim in self.spec.dimensions.items()) or any(map(_by_certificate, self.history)):
+        if any(dims.get(name) != dim for name, dim in self.spec.dimensions.items()) or any(map(_is_doubtful, self.history)):
             return plan
         return replace(plan, specialized=self.specialized, trip_counts=self.trip_counts)
 
 
-def _by_certificate(plan: TracePlan) -> bool:
-    """Whether a certificate was why the plan has other dimensions or numbers than the one before."""
+def _is_doubtful(plan: TracePlan) -> bool:
+    """Whether other dimensions or numbers than those of the plan before may not have been needed: a certificate was why, or an error that
+    does not say which size is a number."""
     before, refusal = plan.before, plan.refusal
-    if before is None or refusal is None or not refusal.of_certificate:
+    if before is None or refusal is None:
         return False
-    return plan.specialized != before.specialized or plan.spec.dimensions != before.spec.dimensions
+    more = plan.specialized.keys() > before.specialized.keys()
+    if refusal.of_certificate:
+        return more or plan.spec.dimensions != before.spec.dimensions
+    return more and not isinstance(refusal.error, SpecializationError)
 
 
 Refinement = Callable[[TracePlan, Refusal], "TracePlan | Refusal | None"]

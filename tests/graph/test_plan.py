@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from calc.dimensions import Dim
-from calc.errors import BadInputError, CertificateError, NapkinError, SpecializationError, TraceError
+from calc.errors import BadInputError, CertificateError, NapkinError, SizesError, SpecializationError, TraceError
 from calc.graph.plan import Refusal, TracePlan, refined, simplified
 from calc.options import Options
 from calc.spec import Spec
@@ -99,9 +99,10 @@ def test_what_traces_have_shown_is_kept_where_more_is_inferred(following: Spec) 
     assert (following, "more", 0) == (further.spec, further.reason, further.attempt)
 
 
-def test_what_a_certificate_has_made_a_number_is_a_symbol_again() -> None:
-    """What is inferred now may have been why it failed."""
-    further = specialized_after(CertificateError("memory.peak", "wrong"), of_certificate=True).further(WITH_ONE_MORE, "more")
+@pytest.mark.parametrize("error", [CertificateError("memory.peak", "wrong"), SizesError("plan raised ValueError: no")])
+def test_what_has_become_a_number_though_it_may_not_be_at_fault_is_a_symbol_again(error: TraceError) -> None:
+    """What is inferred now may have been why a certificate failed; and an error that names no size is tried with each of them once more."""
+    further = specialized_after(error, isinstance(error, CertificateError)).further(WITH_ONE_MORE, "more")
 
     assert ({}, {}) == (further.specialized, further.trip_counts)
 
