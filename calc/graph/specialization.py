@@ -109,10 +109,9 @@ def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], trip_count: i
 
 
 def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
-    """Candidates for a special case that covers ``values``, each as dimension → what it equals: few iterations, sizes of 1, equal sizes,
-    a product or a sum of two others.
-    Those with dimensions of the ``changed`` guards only come first, then those with all; last, few iterations that are no special case
-    at other sizes."""
+    """Candidates for a special case that covers ``values``, each as dimension → what it equals: few iterations, sizes of 1, equal sizes, a
+    product or a sum of two others. Those with dimensions of the ``changed`` guards only come first, then those with all; last, few
+    iterations that are no special case at other sizes."""
     basis = graph.as_basis()
     trip_count = basis.values(values)
     shallow = [name for name in graph.loops if trip_count[name] < fewest(_counts(graph), name)]
