@@ -27,6 +27,7 @@ CHOOSING = frozenset(
 )
 TABLES = frozenset(("aten.embedding.default", "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"))
 _SELECTING = frozenset(("aten.index.Tensor", "aten.index_select.default", "aten.gather.default", "aten.embedding.default"))
+_COPYING = frozenset(("aten._to_copy.default", "aten.clone.default"))
 _WHOLE_NUMBERS = ("int", "uint", "bool")
 _GROUPED, _BATCHED = "aten._grouped_mm.default", ("aten.bmm.default", "aten.baddbmm.default")
 
@@ -143,7 +144,7 @@ class _Flow:
         if len(of) != 1 or len(op.outputs) != 1:
             return False
         out = op.outputs[0]
-        same = len(operands) == 1 and bool(self._elements(out) == self._elements(of[0]))
+        same = op.name in _COPYING and bool(self._elements(out) == self._elements(of[0]))
         chosen = op.name in _SELECTING and self._chosen(operands) is not None
         one = chosen and len(of[0].shape) > 2 and bool(self._elements(operands[-1]) == 1)
         if same or one:

@@ -311,7 +311,9 @@ def larger_than_traced(plan: TracePlan) -> frozenset[str]:
     """The symbols that are larger at the requested sizes than the step is traced at."""
     from calc.trace.hints import hints
 
-    basis, requested = basis_of(plan.spec.dimensions), unbacked_sizes.declared_sizes(plan.spec, plan.sizes)
+    dims = plan.spec.dimensions
+    untied = {name: value for name, value in plan.sizes.items() if name not in dims or not dims[name].tied}
+    basis, requested = basis_of(dims), unbacked_sizes.declared_sizes(plan.spec, untied)
     values = basis.values(requested)
     return frozenset(name for name, hint in hints(basis, requested).items() if values[name] > hint)
 

@@ -136,6 +136,33 @@ def test_a_matrix_of_the_sizes_of_the_table_is_a_head_only_where_no_other_follow
     assert calc.check(derivation)["parameters.non_embedding"].verdict == EXACT
 
 
+class Resized(nn.Module):
+    """Relative positions of a picture: ``seen`` makes of a table what is indexed."""
+
+    def __init__(self, n: Any, seen: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.table, self.mix, self.seen = nn.Parameter(torch.randn(n.T, n.d)), nn.Linear(n.d, n.d), seen
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x)
+        return y + self.seen(self.table)[torch.arange(x.shape[1]).flip(0)]
+
+
+def resized(table: Tensor) -> Tensor:
+    return F.interpolate(table.T[None], size=table.shape[0], mode="linear")[0].T
+
+
+@pytest.mark.parametrize(("seen", "others"), [(lambda table: table, "d**2 + d"), (resized, "T*d + d**2 + d"), (torch.tanh, "T*d + d**2 + d")])
+def test_a_table_is_an_embedding_where_its_own_rows_are_looked_up(seen: Callable[[Tensor], Tensor], others: str) -> None:
+    """Not where other numbers are computed of it first, though as many: SAM resizes its tables, at whatever size."""
+    sizes = {"B": 3, "T": 11, "d": 7}
+    spec = Spec("resized", sizes, lambda n: Resized(n, seen), lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(spec, cache=False, mode="infer")
+
+    assert derivation["parameters.non_embedding"].text == others
+    assert calc.check(derivation)["parameters.non_embedding"].verdict == EXACT
+
+
 class Masked(nn.Module):
     """A random quarter of the positions goes on, by the order of random numbers, to a layer of its own."""
 

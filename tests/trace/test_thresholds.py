@@ -216,11 +216,11 @@ class Wide(nn.Module):
 
 
 def test_a_special_case_of_a_step_that_needs_larger_sizes_is_traced_near_its_own() -> None:
-    sizes = {"B": 4, "T": 1000, "d": 6}
+    sizes = {"B": 4, "T": 1000, "d": Dim(6, multiple_of="h"), "h": 2, "k": Dim("d/h", tied=True)}
     spec = Spec("wide", sizes, Wide, lambda n: (torch.randn(n.B, 1, n.T),), lambda module, x: module(x).sum())
     derivation = calc.derive(spec, cache=False)
 
-    assert [] == failures(calc.check(derivation, B=1, T=500, d=5))
+    assert [] == failures(calc.check(derivation, B=1, T=500, d=15, h=3))
 
 
 class Rows(nn.Module):

@@ -28,7 +28,7 @@ from calc.models.hf.effects import notes_on_missing_layers, notes_on_unused, wit
 from calc.models.hf.layers import pattern_of, with_shares, without_memory
 from calc.models.hf.pairs import pair_lists
 from calc.models.hf.positions import notes_on_padding, positions
-from calc.models.hf.reduced import check_sizes, why_reduced
+from calc.models.hf.reduced import check_sizes
 from calc.models.hf.relations import after_padding, least_batch, related
 from calc.models.hf.source import Source
 from calc.models.hf.tasks import Task, task_of
@@ -53,8 +53,7 @@ def spec(path: str) -> Spec:
     shorter = after_padding(trials, module)
     trials = related(trials.related(shorter))
     parameters = sum(p.numel() for p in module.parameters())
-    reduced = why_reduced(trials, parameters)
-    check_at = check_sizes(trials, full_width=not reduced)
+    check_at, reduced = check_sizes(trials, parameters)
     trials = trials.related(least_batch(trials, module, check_at))
     task = task.masked() if trials.heeds_padding(check_at) else task
     vocabulary = vocabulary_of(module, config)
@@ -69,7 +68,7 @@ def spec(path: str) -> Spec:
         loss=task.step,
         predict=task.predict,
         check_at=check_at,
-        reduced=reduced or "so that a run takes seconds",
+        reduced=reduced,
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
         trip_counts=tuple(name for name in trials.dims if is_depth(name)),
         digest=digest,

@@ -23,22 +23,24 @@ _FEW_HEADS = 4
 _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
 
-def check_sizes(trials: Trials, full_width: bool) -> dict[str, int]:
-    """Sizes of the real checks: a short batch at full width, or the narrowest reduced model that runs.
+def check_sizes(trials: Trials, parameters: int) -> tuple[dict[str, int], str]:
+    """(sizes of the real checks, why they are small): a short batch at full width, or the narrowest reduced model that runs if a step at
+    full width would not fit or take minutes.
 
     Raises ConfigError if the config's own numbers do not divide.
     """
     try:
         sizes = resolve(trials.dims, {})
-        small = _short(trials, sizes)
-        if not full_width:
-            fit = (reduced for reduced in _candidates(trials, small) if trials.runs(reduced))
-            small = next(fit, {}) or smaller(trials, small | shallow(trials))
+        small = short = _short(trials, sizes)
+        reduced = _why_reduced(trials, parameters, short)
+        if reduced:
+            fit = (relative for relative in _candidates(trials, short) if trials.runs(relative))
+            small = next(fit, {}) or (smaller(trials, short | shallow(trials)) if parameters > _CHECKED_AT_FULL_WIDTH else short)
         resolve(trials.dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in trials.layout.fields.items())
         raise ConfigError(f"{trials.source.where}: {error} ({names})") from None
-    return small
+    return small, reduced if small != short else "so that a run takes seconds"
 
 
 def _short(trials: Trials, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -58,12 +60,12 @@ def _candidates(trials: Trials, small: Mapping[str, int]) -> Iterator[dict[str, 
             yield sizes
 
 
-def why_reduced(trials: Trials, parameters: int) -> str:
-    """Why a small model is checked in place of one of full width; empty if it is not."""
+def _why_reduced(trials: Trials, parameters: int, short: Mapping[str, int]) -> str:
+    """Why a small model is checked in place of one of full width with a ``short`` batch; empty if it need not be."""
     if parameters > _CHECKED_AT_FULL_WIDTH:
         above = f"above {_CHECKED_AT_FULL_WIDTH:,}, a small model of the same kind is checked"
         return f"since this model has {parameters:,} parameters: {above}"
-    elements = trials.elements_fed(_short(trials, trials.own_sizes)) if trials.own_sizes else 0
+    elements = trials.elements_fed(short)
     if parameters * elements > _RUN_AT_FULL_WIDTH:
         large = f"{parameters:,} parameters and inputs of {elements:,} elements"
         return f"since a step with {large} would take minutes: a small model of the same kind is checked"
