@@ -152,7 +152,10 @@ def resized(table: Tensor) -> Tensor:
     return F.interpolate(table.T[None], size=table.shape[0], mode="linear")[0].T
 
 
-@pytest.mark.parametrize(("seen", "others"), [(lambda table: table, "d**2 + d"), (resized, "T*d + d**2 + d"), (torch.tanh, "T*d + d**2 + d")])
+LEFT = {(lambda table: table): "d**2 + d", resized: "T*d + d**2 + d", torch.tanh: "T*d + d**2 + d"}
+
+
+@pytest.mark.parametrize(("seen", "others"), LEFT.items())
 def test_a_table_is_an_embedding_where_its_own_rows_are_looked_up(seen: Callable[[Tensor], Tensor], others: str) -> None:
     """Not where other numbers are computed of it first, though as many: SAM resizes its tables, at whatever size."""
     sizes = {"B": 3, "T": 11, "d": 7}
