@@ -29,7 +29,7 @@ _EXTREME = 600
 
 
 @dataclass
-class Draws:
+class ExtremeDraws:
     """Draws of numbers: ``others`` says whether the generators of Python and NumPy gave any, ``uniform`` is what is read out of a result of
     ``torch.rand``."""
 
@@ -51,7 +51,7 @@ _UNIFORM = (2**-24, 1 - 2**-24)
 
 
 @contextmanager
-def extreme(largest: bool) -> Iterator[Draws]:
+def extreme(largest: bool) -> Iterator[ExtremeDraws]:
     """Context in which all draws give the least numbers, or the ``largest``, for a while."""
     python, numpy = random.getstate(), _legacy()
     words = [*(_LARGEST if largest else _LEAST)] * (_EXTREME // 2) + [number + 1 for number in range(_WORDS - _EXTREME)]
@@ -68,7 +68,7 @@ def extreme(largest: bool) -> Iterator[Draws]:
 
     try:
         with replaced(generator, **{_BELOW: below}):
-            yield Draws(_UNIFORM[largest], lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0)
+            yield ExtremeDraws(_UNIFORM[largest], lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0)
     finally:
         random.setstate(python)
         np.random.set_state(numpy)

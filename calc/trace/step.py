@@ -24,7 +24,7 @@ from calc.spec import Sizes, Spec
 from calc.trace.kernels import hide_tracing, on_cuda, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
-from calc.trace.random_draws import Draws, extreme, refused, same_operators
+from calc.trace.random_draws import ExtremeDraws, extreme, refused, same_operators
 from calc.trace.real_tensors import replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
@@ -164,7 +164,7 @@ class _StepRun:
         self.saved_tensors = SavedTensors(recorder)
         self.windows: list[tuple[int, int]] = []
         self.read = _READ[False]
-        self.draws: Draws | None = None
+        self.draws: ExtremeDraws | None = None
 
     def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
         """Context in which the optimizer and the model may read numbers out of data, if they only use them in arithmetic."""

@@ -23,7 +23,7 @@ import torch
 
 from calc.errors import DataDependentError
 from calc.platform.replaced import replaced
-from calc.trace.random_draws import Draws
+from calc.trace.random_draws import ExtremeDraws
 from calc.trace.source_lines import user_line
 from calc.trace.values import asserts
 from calc.trace.values.constant_propagation import has_constant_values
@@ -72,7 +72,7 @@ Reading = Callable[[float, str], AbstractContextManager[None]]
 Comparing = Callable[[], AbstractContextManager[Callable[[], bool]]]
 
 
-def in_model(reading: Reading, value: float, comparing: Comparing, draws: Draws | None) -> AbstractContextManager[None]:
+def in_model(reading: Reading, value: float, comparing: Comparing, draws: ExtremeDraws | None) -> AbstractContextManager[None]:
     """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data, and what ``draws`` gives
     where ``torch.rand`` has drawn it. ``reading(value, who)`` is the context of the operator that reads it, ``comparing()`` that of one in
     a check, with the required outcome."""
@@ -105,7 +105,7 @@ def numbers_only(optimizer: Any, reading: Reading, value: float, bounded: bool) 
 
 
 def _items(
-    reading: Reading, value: float, who: str = "", comparing: Comparing | None = None, draws: Draws | None = None
+    reading: Reading, value: float, who: str = "", comparing: Comparing | None = None, draws: ExtremeDraws | None = None
 ) -> AbstractContextManager[None]:
     original, is_nonzero = torch.Tensor.item, torch.Tensor.__bool__
 
