@@ -114,6 +114,12 @@ def _with_multiples(spec: Spec, sizes: Mapping[str, int], options: Options, prog
     return pipeline.traced(spec, sizes, pipeline.Run(options, progress=progress or _silent)).spec
 
 
+def _as_traced(derived: Derived, spec: Spec, fixed: Mapping[str, int], options: Options, progress: Progress | None = None) -> Spec:
+    """``spec`` with the multiples that its forward was traced with."""
+    same = derived.program.define == basis_of(spec.dimensions).define
+    return spec if same else _with_multiples(spec, chosen(spec, fixed), options, progress)
+
+
 def chosen(spec: Spec, fixed: Mapping[str, int]) -> dict[str, int]:
     """Sizes for tracing: the given ones, depths of 2, and the small ones of the spec's own checks where compatible."""
     depths = {name: _LAYERS for name in spec.trip_counts if name not in fixed and not spec.dimensions[name].tied}
@@ -132,8 +138,7 @@ def check(
     """Compare with autograd and with central differences at three random sets of small sizes, or at those that are given, and the
     FLOPs with those of a derived step."""
     options, say = options or Options(), progress or _silent
-    if derived.program.define != basis_of(spec.dimensions).define:
-        spec = _with_multiples(spec, chosen(spec, sizes or {}), options, say)
+    spec = _as_traced(derived, spec, sizes or {}, options, say)
     trials = []
     for seed, at in enumerate(trial_sizes(derived.program, spec, sizes or {})):
         say(f"comparing with autograd at {sizes_text(at, TYPED)}")

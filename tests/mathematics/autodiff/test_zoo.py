@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calc.errors import NapkinError
-from calc.mathematics.gradients import _sizes, gradients, trial
+from calc.mathematics.gradients import _as_traced, _sizes, gradients, trial
 from calc.options import Options
 from tests.zoo import ZOO
 
@@ -25,4 +25,5 @@ def test_gradients_hold_or_are_refused(name: str) -> None:
     except NapkinError as refusal:
         pytest.skip(str(refusal)[:120])
 
+    spec = _as_traced(equations, spec, {}, options)
     assert trial(equations, spec, _sizes(equations.program, spec, 0, {}), options, 0).ok
