@@ -1,9 +1,9 @@
 """Numbers that a step draws, as to skip a layer: what runs must not depend on them.
 
 A trace sees one draw of each number. So the steps of a trace draw the least number that the generators of Python and NumPy give, again and
-again, and read it out of what ``torch.rand`` returns; a step that draws any is traced once more with the largest ones, and must run the
-same operators. A number between 0 and 1 is drawn as 0 so seldom (once in 2**24 of ``torch.rand``, in 2**53 of the others) that the least is
-the next one: a layer that is skipped where a draw is no larger than 0 is never skipped. Other numbers that torch draws are data.
+again; a step that draws any is traced once more with the largest ones, and must run the same operators. A number between 0 and 1 is drawn
+as 0 so seldom (once in 2**53) that the least is the next one: a layer that is skipped where a draw is no larger than 0 is never skipped.
+Numbers that torch draws are data; a comparison with a bound that they are always on one side of is decided.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,31 +27,10 @@ _BELOW = "_randbelow"  # by which Python draws a whole number or an element
 _EXTREME = 600
 
 
-@dataclass
-class ExtremeDraws:
-    """Draws of numbers: ``others`` says whether the generators of Python and NumPy gave any, ``uniform`` is what is read out of a result of
-    ``torch.rand``."""
-
-    uniform: float
-    others: Callable[[], bool]
-    of_torch: bool = False
-
-    def read(self) -> float:
-        self.of_torch = True
-        return self.uniform
-
-    def any(self) -> bool:
-        """Whether any number was drawn that the step saw."""
-        return self.of_torch or self.others()
-
-
-# The numbers next to 0 and 1 that torch.rand gives in fp32.
-_UNIFORM = (2**-24, 1 - 2**-24)
-
-
 @contextmanager
-def extreme(largest: bool) -> Iterator[ExtremeDraws]:
-    """Context in which all draws give the least numbers, or the ``largest``, for a while."""
+def extreme(largest: bool) -> Iterator[Callable[[], bool]]:
+    """Context in which the global generators of Python and NumPy give the least numbers, or the ``largest``, for a while. Yields a function
+    that returns whether any was drawn since."""
     python, numpy = random.getstate(), _legacy()
     words = [*(_LARGEST if largest else _LEAST)] * (_EXTREME // 2) + [number + 1 for number in range(_WORDS - _EXTREME)]
     random.setstate((3, (*words, 0), None))
@@ -68,7 +46,7 @@ def extreme(largest: bool) -> Iterator[ExtremeDraws]:
 
     try:
         with replaced(generator, **{_BELOW: below}):
-            yield ExtremeDraws(_UNIFORM[largest], lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0)
+            yield lambda: bool(below_of) or random.getstate()[1][-1] != 0 or _legacy()[2] != 0
     finally:
         random.setstate(python)
         np.random.set_state(numpy)

@@ -24,7 +24,7 @@ from calc.spec import Sizes, Spec
 from calc.trace.kernels import hide_tracing, on_cuda, recurrent
 from calc.trace.kernels.operator_overrides import overriding_operators
 from calc.trace.kernels.result_cache import Repeats
-from calc.trace.random_draws import ExtremeDraws, extreme, refused, same_operators
+from calc.trace.random_draws import extreme, refused, same_operators
 from calc.trace.real_tensors import replace_real_tensors
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.saved_tensors import SavedTensors
@@ -90,17 +90,17 @@ def trace_step(spec: Spec, at: StepSizes, options: Options, mutates_tracked: boo
 def _traced(
     spec: Spec, at: StepSizes, options: Options, mutates_tracked: bool, like: Repeats | None, largest: bool
 ) -> tuple[TracedRun, bool]:
-    """A trace in which its steps draw the least or the ``largest`` numbers, and whether they drew any."""
+    """A trace in which Python and NumPy draw the least or the ``largest`` numbers, and whether its steps drew any."""
     with tracing(spec, at, mutates_tracked, like) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
-        with run.reading(certifying=recorder.repeats.env is None), extreme(largest) as run.draws:
+        with run.reading(certifying=recorder.repeats.env is None), extreme(largest) as drew:
             try:
                 trace = run.trace(at.fixed)
             except SpecError:
-                if run.draws.any():  # everything that is trained may be skipped
+                if drew():  # everything that is trained may be skipped
                     raise refused(spec.name) from None
                 raise
-            drawn, readers = run.draws.any(), tuple(recorder.unbacked.readers)
+            drawn, readers = drew(), tuple(recorder.unbacked.readers)
     if recorder.mutates_tracked and not mutates_tracked:
         return _traced(spec, at, options, True, like, largest)
     repeats, env = recorder.repeats, recorder.repeats.env
@@ -118,7 +118,7 @@ def first_forward(spec: Spec, at: StepSizes, options: Options, mutates_tracked: 
     """What the module and the first forward of a step do, a fraction of the work of a trace."""
     with tracing(spec, at, mutates_tracked, None) as (recorder, sizes):
         run = _StepRun(spec, sizes, recorder, options)
-        with run.reading(certifying=True), extreme(False) as run.draws:
+        with run.reading(certifying=True), extreme(False):
             return run.first_forward()
 
 
@@ -164,7 +164,6 @@ class _StepRun:
         self.saved_tensors = SavedTensors(recorder)
         self.windows: list[tuple[int, int]] = []
         self.read = _READ[False]
-        self.draws: ExtremeDraws | None = None
 
     def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
         """Context in which the optimizer and the model may read numbers out of data, if they only use them in arithmetic."""
@@ -178,7 +177,7 @@ class _StepRun:
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         unbacked = self.recorder.unbacked
-        return scalar_reads.in_model(unbacked.reading, self.read, unbacked.comparing, self.draws)
+        return scalar_reads.in_model(unbacked.reading, self.read, unbacked.comparing)
 
     def trace(self, fixed: Mapping[str, int]) -> StepTrace:
         recorder = self.recorder

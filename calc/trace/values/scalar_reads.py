@@ -17,13 +17,13 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Never
+from typing import Any
 
 import torch
 
 from calc.errors import DataDependentError
 from calc.platform.replaced import replaced
-from calc.trace.random_draws import ExtremeDraws
+from calc.trace.random_draws import refused
 from calc.trace.source_lines import user_line
 from calc.trace.values import asserts
 from calc.trace.values.constant_propagation import has_constant_values
@@ -38,10 +38,10 @@ _stepping: list[str] = []
 class ScalarRead(float):
     """A floating-point value read out of data. Arithmetic with it returns a scalar of the same kind."""
 
-    def _combined(self, *_: Any) -> ScalarRead:
-        return ScalarRead(float.__float__(self))
+    def _combined(self, second: Any = None, *_: Any) -> Any:
+        return NotImplemented if isinstance(second, torch.Tensor) else ScalarRead(float.__float__(self))  # a tensor does it itself
 
-    def _refused(self, *_: Any) -> Never:
+    def _refused(self, *_: Any) -> Any:
         raise DataDependentError(
             f"{_stepping[-1] if _stepping else 'the step'} branches on a value that it reads out of a tensor, at {user_line()}: it depends"
             " on the data, so no closed form follows; choose between tensors instead, with torch.where"
@@ -52,6 +52,23 @@ class ScalarRead(float):
     __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _combined
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
     __bool__ = __int__ = __trunc__ = __floor__ = __ceil__ = __round__ = _refused
+    __hash__ = float.__hash__
+
+
+class UniformDraw(ScalarRead):
+    """A number between 0 and 1 that torch has drawn. It is 0 so seldom (once in 2**24) that it is not below or at 0."""
+
+    def _below(self, *bounds: Any) -> Any:
+        (bound,) = bounds
+        if type(bound) not in (int, float) or 0 < bound < 1:
+            raise refused(f"the step at {user_line()}")
+        return bound >= 1
+
+    def _above(self, *bounds: Any) -> Any:
+        return not self._below(*bounds)
+
+    __lt__ = __le__ = _below
+    __gt__ = __ge__ = _above
     __hash__ = float.__hash__
 
 
@@ -72,11 +89,10 @@ Reading = Callable[[float, str], AbstractContextManager[None]]
 Comparing = Callable[[], AbstractContextManager[Callable[[], bool]]]
 
 
-def in_model(reading: Reading, value: float, comparing: Comparing, draws: ExtremeDraws | None) -> AbstractContextManager[None]:
-    """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data, and what ``draws`` gives
-    where ``torch.rand`` has drawn it. ``reading(value, who)`` is the context of the operator that reads it, ``comparing()`` that of one in
-    a check, with the required outcome."""
-    return _items(reading, value, comparing=comparing, draws=draws)
+def in_model(reading: Reading, value: float, comparing: Comparing) -> AbstractContextManager[None]:
+    """Context in which a model and its loss read ``value`` wherever they read a floating-point number out of data. ``reading(value, who)``
+    is the context of the operator that reads it, ``comparing()`` that of one in a check, with the required outcome."""
+    return _items(reading, value, comparing=comparing)
 
 
 @contextlib.contextmanager
@@ -104,9 +120,7 @@ def numbers_only(optimizer: Any, reading: Reading, value: float, bounded: bool) 
             optimizer.step = own
 
 
-def _items(
-    reading: Reading, value: float, who: str = "", comparing: Comparing | None = None, draws: ExtremeDraws | None = None
-) -> AbstractContextManager[None]:
+def _items(reading: Reading, value: float, who: str = "", comparing: Comparing | None = None) -> AbstractContextManager[None]:
     original, is_nonzero = torch.Tensor.item, torch.Tensor.__bool__
 
     def item(self: torch.Tensor) -> Any:
@@ -116,14 +130,10 @@ def _items(
             with comparing() as outcome:
                 original(self)
             return ComparedRead(outcome)
-        if comparing is not None and draws is not None and fact_of(self) == Even():
-            with comparing():
-                original(self)
-            return draws.read()
         if not self.dtype.is_floating_point:
             return original(self)
         with reading(value, who or f"the step at {user_line()}"):
-            return ScalarRead(original(self))
+            return (UniformDraw if fact_of(self) == Even() else ScalarRead)(original(self))
 
     def __bool__(self: torch.Tensor) -> bool:
         """A length in a tensor is compared with 0 as a size is; torch would make a number of it first."""
