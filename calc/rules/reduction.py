@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from calc.errors import NapkinError
-from calc.rules.registry import Cost, Operator, Term, View, rule, term
-from calc.rules.shapes import each, reducing, reductions, split
+from calc.rules.registry import Cost, Operator, Term, rule, term
+from calc.rules.shapes import Shape, broadcast, each, reducing, reductions, split
 
 REDUCTION = "a reduction of n elements is n − 1 operations"
 
@@ -118,23 +118,23 @@ def logsumexp(op: Operator) -> Cost:
     shapes="x (*) → y (* without dim). Order p = 2 unless given.",
 )
 def vector_norm(op: Operator) -> Cost:
-    return Cost(elementwise=_norm(op.tensor("self"), op.value("dim"), float(op.value("ord", 2))))
+    return Cost(elementwise=norms(op.shape("self"), op.tensor("self").dtype, op.value("dim"), float(op.value("ord", 2))))
 
 
-def _norm(x: View, dims: Any, order: float) -> tuple[Term, ...]:
-    """The addends of the norms of that order over ``dims``."""
-    remaining, reduced = split(x.shape, dims)
+def norms(shape: Shape, dtype: str, dims: Any, order: float) -> tuple[Term, ...]:
+    """The addends of the norms of that order over ``dims``; of one element it is its absolute value."""
+    remaining, reduced = split(shape, dims)
     if order == 0:
-        return (reducing("Σ [x ≠ 0]", x.shape, dims),)
+        return (reducing("Σ [x ≠ 0]", shape, dims),)
     if math.isinf(order):
-        return (each("|x|", x.shape), reducing("max |x|", x.shape, dims))
+        return (each("|x|", shape), reducing("max |x|", shape, dims))
     if math.prod(reduced) == 1:
-        return (each("|x|", x.shape),)
-    real = not x.dtype.startswith("complex")
-    size = () if order % 2 == 0 and real else (each("|x|", x.shape),)
-    power = () if order == 1 else (each("|x|ᵖ", x.shape),)
+        return (each("|x|", shape),)
+    real = not dtype.startswith("complex")
+    size = () if order % 2 == 0 and real else (each("|x|", shape),)
+    power = () if order == 1 else (each("|x|ᵖ", shape),)
     root = () if order == 1 else (each("(…)^(1/p)", remaining),)
-    return (*size, *power, reducing("Σ |x|ᵖ", x.shape, dims), *root)
+    return (*size, *power, reducing("Σ |x|ᵖ", shape, dims), *root)
 
 
 @rule(
@@ -146,9 +146,9 @@ def _norm(x: View, dims: Any, order: float) -> tuple[Term, ...]:
 def renorm(op: Operator) -> Cost:
     shape = op.shape("self")
     axis = op.value("dim") % len(shape)
-    norms = _norm(op.tensor("self"), [d for d in range(len(shape)) if d != axis], float(op.value("p")))
+    of_slices = norms(shape, op.tensor("self").dtype, [d for d in range(len(shape)) if d != axis], float(op.value("p")))
     factors = (term(name, shape[axis]) for name in ("n[i] + ε", "1/(n[i] + ε)", "c/(n[i] + ε)"))
-    return Cost(elementwise=(*norms, *factors, each("x[i] c/(…)", shape)))
+    return Cost(elementwise=(*of_slices, *factors, each("x[i] c/(…)", shape)))
 
 
 @rule(
@@ -179,15 +179,13 @@ def log_cumulative(op: Operator) -> Cost:
     "aten.dist.default",
     statement="y = (Σ |x|ᵖ)^(1/p) over dim; for dist of x = a − b",
     reference="torch._refs.norm",
-    shapes="x (*) → y (* without dim). Order p = 2.",
+    shapes="x (*) → y (* without dim). Order p = 2 unless given.",
 )
 def norm(op: Operator) -> Cost:
-    shape = op.shape("self")
-    if op.value("p", 2) not in (2, None):
-        raise NapkinError(f"{op.name} of order {op.value('p')} has no rule: use torch.linalg.vector_norm, which has one for every order")
+    x, order = op.tensor("self"), op.value("p", 2)
+    shape = broadcast(x.shape, op.shape("other")) if op.has("other") else x.shape
     difference = (each("a − b", shape),) if op.has("other") else ()
-    dims = op.value("dim")
-    return Cost(elementwise=(*difference, each("x²", shape), reducing("Σ x²", shape, dims), each("√", split(shape, dims)[0])))
+    return Cost(elementwise=(*difference, *norms(shape, x.dtype, op.value("dim"), 2.0 if order is None else float(order))))
 
 
 @rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from calc.rules.reduction import norms
 from calc.rules.registry import DECOMPOSITION, Cost, Factor, Operator, rule, term
 from calc.rules.shapes import Shape, each, reductions
 
@@ -22,13 +23,11 @@ def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
 )
 def weight_norm(op: Operator) -> Cost:
     shape = op.shape("v")
-    slices, elements = _slices(shape, op.value("dim", 0))
+    axis = op.value("dim", 0) % len(shape)
     return Cost(
         elementwise=(
-            each("v²", shape),
-            term("Σ v²", slices, reductions(elements)),
-            term("|v| = √", slices),
-            term("g / |v|", slices),
+            *norms(shape, op.tensor("v").dtype, [i for i in range(len(shape)) if i != axis], 2),
+            term("g / |v|", shape[axis]),
             each("v g / |v|", shape),
         )
     )

@@ -122,8 +122,21 @@ add("mean.dim", lambda: call(_c(2, 3, 5), [1]), lambda: call(_c(2, 3, 5), [0, 2]
 
 add("logcumsumexp.default", lambda: call(r(2, 3, 5), 1))
 add("cummax.default cummin.default", lambda: call(r(3, 5), 1))
-add("norm.ScalarOpt_dim", lambda: call(r(2, 3, 5), 2, [1]), lambda: call(r(2, 3, 5), 2, [0, 2], True))
-add("dist.default", lambda: call(r(2, 3, 5), r(2, 3, 5)))
+add(
+    "norm.ScalarOpt_dim",
+    lambda: call(r(2, 3, 5), 2, [1]),
+    lambda: call(r(2, 3, 5), 2, [0, 2], True),
+    lambda: call(r(2, 3, 5), 3, [1]),
+    lambda: call(r(2, 3, 5), 1, [1]),
+    lambda: call(r(2, 1, 5), 2, [1]),
+)
+add(
+    "dist.default",
+    lambda: call(r(2, 3, 5), r(2, 3, 5)),
+    lambda: call(r(3, 1), r(2, 1, 5)),
+    lambda: call(r(2, 3, 5), r(2, 3, 5), 1),
+    lambda: call(r(1), r(1)),
+)
 add("aminmax.default", lambda: call(r(2, 3, 5), dim=1), lambda: call(r(2, 3, 5)))
 add("nansum.default count_nonzero.default nanmedian.default", lambda: call(r(2, 3, 5)))
 add("count_nonzero.dim_IntList", lambda: call(r(2, 3, 5), [1]), lambda: call(r(2, 3, 5), [0, -1]))
@@ -195,7 +208,7 @@ add("index_put.default index_put_.default", lambda: call(r(7, 5), [torch.rand(7,
 
 # -- weights ----------
 
-add("_weight_norm_interface.default", lambda: call(r(7, 5), r(7, 1)), lambda: call(r(7, 5, 3), r(1, 1, 3), 2))
+add("_weight_norm_interface.default", lambda: call(r(7, 5), r(7, 1)), lambda: call(r(7, 5, 3), r(1, 1, 3), 2), lambda: call(r(7, 1), r(7, 1)))
 add("_weight_norm_interface_backward.default", lambda: call(r(7, 5), r(7, 5), r(7, 1), r(7, 1), 0))
 
 # -- bags: 7 indices in 3 bags, of 11 rows of 5 ----------

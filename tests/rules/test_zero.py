@@ -1,4 +1,4 @@
-"""Every rule where a size is 0, against the measuring side's own count of a real call without elements."""
+"""Every rule where a size is 0 or 1, against the measuring side's own count of a real call at that size."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ REDUCING = [
 OPERATORS = [op for op in sorted([*REGISTRY.rules, *REGISTRY.frees]) if op.removeprefix("aten.") not in CRASHES]
 
 
-def _emptied(value: Any, size: int) -> Any:
-    """``value`` with 0 for every size that is ``size``."""
+def _resized(value: Any, size: int, to: int) -> Any:
+    """``value`` with ``to``, which is less, for every size that is ``size``."""
     match value:
-        case torch.Tensor() if size in value.shape:
-            return torch.empty([0 if s == size else s for s in value.shape], dtype=value.dtype, device=value.device)
+        case torch.Tensor():
+            return value[tuple(slice(to if s == size else s) for s in value.shape)].contiguous()
         case list() | tuple():
-            return type(value)(_emptied(part, size) for part in value)
+            return type(value)(_resized(part, size, to) for part in value)
         case int() if type(value) is int and value == size:
-            return 0
+            return to
     return value
 
 
@@ -116,25 +116,23 @@ def _sizes(value: Any) -> set[int]:
     return {*value.shape} if isinstance(value, torch.Tensor) else set()
 
 
-def _without_elements(op: str) -> Iterator[tuple[Case, Observed]]:
-    """The calls of ``op`` in which one size is 0, as far as torch takes them and the measuring side counts them."""
+def _calls(op: str, to: int) -> Iterator[tuple[Case, Observed]]:
+    """The calls of ``op`` in which one size is ``to``, as far as torch takes them and the measuring side counts them."""
     for make in CASES[op]:
         case = make()
-        for size in sorted(_sizes([*case.args, *case.kwargs.values()]) - {0}):
-            args = [_emptied(a, size) for a in case.args]
-            given = replace(case, args=args, kwargs={n: _emptied(v, size) for n, v in case.kwargs.items()}, matmul=None, causal=None)
+        for size in sorted(_sizes([*case.args, *case.kwargs.values()]) - {0, to}):
+            args = [_resized(a, size, to) for a in case.args]
+            given = replace(case, args=args, kwargs={n: _resized(v, size, to) for n, v in case.kwargs.items()}, matmul=None, causal=None)
             try:
                 yield case, observe(op, given)
             except (RuntimeError, IndexError, ValueError, ZeroDivisionError, AssertionError):
                 continue
 
 
-def _differences(op: str, registry: Registry = REGISTRY) -> tuple[int, list[str]]:
-    """How many calls were compared, and what does not agree."""
+def _differences(op: str, to: int = 0, registry: Registry = REGISTRY) -> tuple[int, list[str]]:
+    """How many calls with a size of ``to`` were compared, and what does not agree."""
     calls, wrong = 0, []
-    for case, seen in _without_elements(op):
-        if op == "aten.norm.ScalarOpt_dim" and seen.operator.value("p") == 0:
-            continue  # refused with its own message
+    for case, seen in _calls(op, to):
         cost = cost_of(seen.operator, "", registry)
         counted, calls = derived(cost, seen), calls + 1
         below = [t.name for t in (*cost.matmul, *cost.elementwise) if t.count < 0]
@@ -151,6 +149,12 @@ def test_a_reduction_of_no_elements_costs_what_torch_counts(op: str) -> None:
 
     assert [] == wrong
     assert calls or op in ("aten.trace.default",)
+
+
+@pytest.mark.parametrize("op", [f"aten.{op}" for op in REDUCING])
+def test_a_reduction_of_one_element_costs_what_torch_counts(op: str) -> None:
+    """With 1 in place of one size after another: the norm of one element is its absolute value, say."""
+    assert [] == _differences(op, to=1)[1]
 
 
 @pytest.mark.slow
@@ -170,7 +174,7 @@ def test_a_rule_that_is_wrong_at_0_alone_is_noticed() -> None:
             elements = elements * size
         return Cost(elementwise=(term("Σ x", *kept, elements - 1),))
 
-    assert _differences("aten.sum.default", with_rule(REGISTRY, "aten.sum.default", wrong))[1]
+    assert _differences("aten.sum.default", registry=with_rule(REGISTRY, "aten.sum.default", wrong))[1]
 
 
 def test_n_elements_are_reduced_by_one_operation_less() -> None:
