@@ -220,7 +220,7 @@ def _expanded(shape: tuple[Factor, ...], axes: tuple[int, ...]) -> tuple[Factor,
     shapes="x (m, n) or broadcast to it, a (m), b (n) → y (m, n).",
 )
 def addr(op: Operator) -> Cost:
-    old = (each("β x", op.shape("self")), each("+ β x", op.out.shape)) if op.value("beta", 1) != 0 else ()
+    old = (each("β x", op.out.shape), each("+ β x", op.out.shape)) if op.value("beta", 1) != 0 else ()
     return Cost(elementwise=(each("a bᵀ", op.out.shape), each("α a bᵀ", op.out.shape), *old))
 
 

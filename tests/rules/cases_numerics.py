@@ -273,7 +273,7 @@ add("vdot.default", lambda: Case((r(5), r(5)), matmul=2 * 5))
 add("addmv.default", lambda: Case((r(3), r(3, 5), r(5)), {"beta": 0.5, "alpha": 2}, matmul=2 * 3 * 5))
 add("addbmm.default", lambda: Case((r(5), r(7, 2, 3), r(7, 3, 5)), {"beta": 0.5, "alpha": 2}, matmul=2 * 7 * 2 * 3 * 5))
 add("linalg_cross.default", lambda: call(r(2, 3), r(2, 3)))
-add("addr.default", lambda: call(r(3, 5), r(3), r(5)), lambda: call(r(3, 5), r(3), r(5), beta=0))
+add("addr.default", lambda: call(r(3, 5), r(3), r(5)), lambda: call(r(5), r(3), r(5)), lambda: call(r(3, 5), r(3), r(5), beta=0))
 # A bilinear layer: 2 rows, 3 outputs of 5 x 7 products.
 add(
     "_trilinear.default",
