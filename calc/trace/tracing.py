@@ -11,6 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch.autograd import forward_ad
+
+from calc.errors import TraceError
 from calc.experiment.threads import one_thread
 from calc.graph.basis import Basis
 from calc.platform.replaced import replaced
@@ -26,7 +29,7 @@ from calc.trace.kernels.view_aliases import aliasing_views
 from calc.trace.model_errors import refusing
 from calc.trace.real_tensors import of_one_storage
 from calc.trace.recorder import Recorder
-from calc.trace.source_lines import doing
+from calc.trace.source_lines import doing, user_line
 from calc.trace.symbolic_sizes import SizeEnv, refusing_torch_reads
 from calc.trace.values.doubles import preserving_order
 from calc.trace.values.integers import like_integers
@@ -78,11 +81,20 @@ def tracing(spec: Spec, at: StepSizes, mutates_tracked: bool, like: Repeats | No
         recorder,
         aliasing_views(recorder.returning_view) if mutates_tracked else contextlib.nullcontext(),
         by_symbols(),
+        replaced(forward_ad, make_dual=_no_tangent),
     ):
         try:
             yield recorder, sizes
         finally:
             recorder.release()
+
+
+def _no_tangent(*_: Any, **__: Any) -> Any:
+    """Refused: a tangent without storage (``_efficientzerotensor``) is an ordinary tensor in a trace, which would run other operators."""
+    raise TraceError(
+        f"the step calls torch.func.jvp, jacfwd or another forward-mode derivative at {user_line()}: Napkin derives no forward mode; take"
+        " the derivative with torch.autograd.grad, create_graph=True (of a product with a vector: the gradient of a gradient)"
+    )
 
 
 _WARNED: set[tuple[type[Warning], str, int]] = set()

@@ -208,7 +208,12 @@ add("index_put.default index_put_.default", lambda: call(r(7, 5), [torch.rand(7,
 
 # -- weights ----------
 
-add("_weight_norm_interface.default", lambda: call(r(7, 5), r(7, 1)), lambda: call(r(7, 5, 3), r(1, 1, 3), 2), lambda: call(r(7, 1), r(7, 1)))
+add(
+    "_weight_norm_interface.default",
+    lambda: call(r(7, 5), r(7, 1)),
+    lambda: call(r(7, 5, 3), r(1, 1, 3), 2),
+    lambda: call(r(7, 1), r(7, 1)),
+)
 add("_weight_norm_interface_backward.default", lambda: call(r(7, 5), r(7, 5), r(7, 1), r(7, 1), 0))
 
 # -- bags: 7 indices in 3 bags, of 11 rows of 5 ----------

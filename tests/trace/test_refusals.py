@@ -10,10 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import flex_attention
 
 import calc
-from calc.errors import BadInputError, DataDependentError, NapkinError, SpecError, TraceError, UnknownOperatorError
+from calc.errors import BadInputError, DataDependentError, NapkinError, SpecError, TraceError
 from calc.spec import Spec
 from tests.checks import failures
 from tests.trace import modules
@@ -398,28 +397,6 @@ def test_an_unknown_option_is_refused_with_those_there_are(option: str, value: s
     assert str(error).startswith(f"unknown {option} {value!r}: {'did you mean fp32?' if value == 'fp12' else 'use one of '}")
 
 
-def test_an_operator_without_rule_is_refused_with_its_module_path() -> None:
-    """A singular value decomposition has no rule; it is named with its module."""
-    error = refusal(function(torch.linalg.svdvals))
-
-    assert isinstance(error, UnknownOperatorError)
-    assert str(error).startswith("no cost rule for operator aten._linalg_svd.default at (model), inputs: A (")
-    assert "@calc.rules.rule('aten._linalg_svd.default', …)" in str(error)
-    assert "calc.rules.free('aten._linalg_svd.default', because=…)" in str(error)
-
-
-def test_a_sparse_gradient_is_refused() -> None:
-    """It holds as many rows as are looked up, and a row that is looked up twice may stand in it twice or once."""
-    dims = {"B": 3, "V": 7, "d": 5}
-    error = refusal(
-        spec(lambda n: nn.Embedding(n.V, n.d, sparse=True), dims=dims, inputs=lambda n: (torch.randint(n.V, (n.B,)),)), optimizer="sgd"
-    )
-
-    assert isinstance(error, TraceError)
-    assert "a sparse tensor is used in the backward" in str(error)
-    assert str(error).endswith("so it has no closed form; use dense ones (sparse=False)")
-
-
 def test_sizes_that_torch_itself_reads_as_numbers_are_numbers() -> None:
     """In which order a chain of matrices is multiplied depends on their sizes, and torch reads them outside of what is traced."""
     derived = calc.derive(function(lambda x: torch.linalg.multi_dot([x, x.t(), x])), cache=False)
@@ -427,63 +404,6 @@ def test_sizes_that_torch_itself_reads_as_numbers_are_numbers() -> None:
     assert {"B": 3, "d": 7} == dict(derived.specialized)
     assert "the size d was read as one number at " in derived.specialization_reasons["d"]
     assert [] == failures(calc.check(derived))
-
-
-def flexible(x: Tensor) -> Tensor:
-    q = x.expand(1, 1, *x.shape)
-    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + i)
-
-
-def test_a_higher_order_operator_is_refused_by_name() -> None:
-    """It calls functions of its own for each element."""
-    error = refusal(function(flexible), mode="infer")
-
-    assert isinstance(error, TraceError)
-    assert_names_line(error, flexible, offset=2)
-    assert "runs the higher-order operator flex_attention at " in str(error)
-
-
-def gathered(x: Tensor) -> Tensor:
-    torch.distributed.all_reduce(x)
-    return x
-
-
-def test_a_step_of_several_processes_is_refused() -> None:
-    """A wrapper such as DDP, too, raises in torch.distributed."""
-    error = refusal(function(gathered))
-
-    assert isinstance(error, TraceError)
-    assert_names_line(error, gathered, offset=1)
-    assert str(error).endswith("without torch.distributed and its wrappers (DDP, FSDP), and see napkin shard for a step on several devices")
-
-
-# -- fp8 ---------------------------------------------------------------------------------------------------------------------
-
-
-def by_blocks(x: Tensor) -> Tensor:
-    a, scales = x.to(torch.float8_e4m3fn), x[:, :2].contiguous()
-    return torch._scaled_mm(a, a.t(), scales, scales.t(), out_dtype=torch.bfloat16)
-
-
-def in_bf16(x: Tensor) -> Tensor:
-    a, scale = x.bfloat16(), x.mean()
-    return torch._scaled_mm(a, a.t(), scale, scale, out_dtype=torch.bfloat16)
-
-
-@pytest.mark.parametrize(
-    ("of", "says"),
-    [
-        (by_blocks, "give one scale for each operand, or one for each row and one for each column of the result, of shapes (rows, 1) and "),
-        (in_bf16, "multiplies torch.bfloat16 by torch.bfloat16 with scales, and torch on a CPU takes float8: cast both to "),
-    ],
-)
-def test_an_fp8_matmul_that_no_cpu_runs_is_refused(of: Callable[[Tensor], Tensor], says: str) -> None:
-    """Its line is named, with what runs instead."""
-    error = refusal(function(of))
-
-    assert isinstance(error, TraceError)
-    assert_names_line(error, of, offset=2)
-    assert says in str(error)
 
 
 def test_the_head_of_a_call_that_raises_is_named_by_its_place() -> None:
