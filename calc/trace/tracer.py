@@ -51,6 +51,7 @@ _LARGE = 1000  # at which a bound of a product is compared with its symbol
 # torch's messages for two sizes that should be equal: neither is a number, so no trip count is exceeded.
 _UNEQUAL = re.compile(
     r"size of tensor a \([^)]*[A-Za-z].*\) must match the size of tensor b \([^)]*[A-Za-z].*\) at"
+    r"|must match except in dimension \d+\. Expected .*[A-Za-z].* in dimension \d+ but got .*[A-Za-z].* for tensor number"
     r"|same reduction dim, but got \[.*, [^,\]]*[A-Za-z][^,]*\] X \[[^,]*[A-Za-z]"
 )
 # Two trip counts: what one more iteration adds is then the same for each.

@@ -247,6 +247,25 @@ def test_what_a_cache_evicts_is_freed_in_the_second_step() -> None:
     assert [] == failures(calc.check(derivation))
 
 
+@functools.lru_cache(maxsize=1)
+def _masked_places(shape: tuple[Any, ...], mask: Tensor) -> Tensor:
+    return torch.arange(shape[0]).float()[:, None] * mask
+
+
+def test_tensors_are_one_key_of_a_cache_only_where_they_are_one_tensor() -> None:
+    """Beside a size, too, as in the positions of a detector: each step has a mask of its own, and calls with one mask share a result."""
+
+    def loss(module: nn.Linear, x: Tensor) -> Tensor:
+        mask = x > 0
+        return (module(x) * _masked_places(x.shape, mask) + _masked_places(x.shape, mask)).sum()
+
+    made = Spec("masked", {"B": 3, "d": 7}, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(n.B, n.d),), loss)
+    derivation = calc.derive(made, cache=False, optimizer="adamw")
+
+    assert {} == dict(derivation.specialized)
+    assert [] == failures(calc.check(derivation))
+
+
 def test_what_a_module_makes_without_memory_is_not_remembered() -> None:
     """Whether a real run fits is computed from a module without memory: the run after it has its constants all the same."""
 

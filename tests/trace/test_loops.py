@@ -258,6 +258,26 @@ class InPairs(nn.Module):
         return y + x[:, : 2 * (x.shape[1] // 2)]
 
 
+class EvenAndOdd(Stack):
+    """Columns in pairs, at one line of a small batch and at another of a large one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] <= 3:
+            pairs = torch.stack((x[:, 0::2].sin(), x[:, 1::2].cos()), dim=2)
+        else:
+            pairs = torch.stack((x[:, 0::2], x[:, 1::2]), dim=2)
+        return super().forward(pairs.flatten(1))
+
+
+def test_a_width_that_fails_at_another_line_bounds_no_batch() -> None:
+    """Halves of an odd width do not fit, whatever the batch is: that another line says so at another batch is no bound of it."""
+    lines: list[str] = []
+
+    calc.derive(spec(EvenAndOdd, dims={"B": 3, "L": 5, "d": 8}), cache=False, progress=lines.append)
+
+    assert [line for line in lines if line.startswith(("assuming", "B is"))] == ["assuming d to be a multiple of 2"]
+
+
 def test_what_fails_at_other_counts_alone_is_no_bound() -> None:
     """At 7 iterations the halves do not fit, whatever B is: that says nothing of B, and T is even."""
     s = spec(InPairs, dims={"B": 3, "T": 8}, inputs=lambda n: (torch.randn(n.B, n.T),))

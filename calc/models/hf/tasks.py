@@ -262,10 +262,10 @@ def _class_of(source: Source, listed: bool) -> Any:
     """
     import transformers
 
-    cls = getattr(transformers, source.architecture, None)
     try:
+        cls = getattr(transformers, source.architecture, None)
         return cls if listed or getattr(cls, "config_class", None) is source.config_class else None
-    except ImportError as error:  # the library's stand-in for such a class raises it
+    except ImportError as error:  # the library's stand-in for such a class raises it, or its file
         raise ConfigError(f"{source.where}: {sentences_of(error)}") from None
 
 
