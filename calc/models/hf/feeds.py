@@ -155,8 +155,16 @@ def _frames(config: Any, _: int | None) -> dict[str, Dim]:
 
 
 def fixed_frames(config: Any) -> bool:
-    """Whether the config fixes the number of frames: with a table of source positions and a spectrum, two frames per position, no fewer."""
-    return bool(stated(config, "max_source_positions", None) and stated(config, "num_mel_bins", None))
+    """Whether the config fixes the number of frames: with a table of source positions and a spectrum, two frames per position, no fewer; or
+    where the spectrum is a picture."""
+    table = stated(config, "max_source_positions", None) and stated(config, "num_mel_bins", None)
+    return bool(table or _spectrum_as_picture(config))
+
+
+def _spectrum_as_picture(config: Any) -> tuple[int, int, int] | None:
+    """(channels, frames, bins) of a spectrum that is folded into a square picture, all frames that it takes; None if it is none."""
+    side, bins = stated(config, "spec_size", None), stated(config, "num_mel_bins", None)
+    return (stated(config, "patch_embed_input_channels", 1), side * (side // bins), bins) if side and bins else None
 
 
 _SPECTRUM_WIDTHS = ("input_feat_per_channel", "feature_projection_input_dim")
@@ -165,7 +173,9 @@ _SPECTRUM_WIDTHS = ("input_feat_per_channel", "feature_projection_input_dim")
 def _spectrum(n: Any, _: Any, config: Any) -> Any:
     import torch
 
-    bins = stated(config, "num_mel_bins", None)
+    bins, picture = stated(config, "num_mel_bins", None), _spectrum_as_picture(config)
+    if picture:
+        return torch.randn(n.B, *picture)
     if fixed_frames(config):
         return torch.randn(n.B, bins, 2 * getattr(n, "max_source_positions", stated(config, "max_source_positions", None)))
     width = next((w for w in (bins, *(stated(config, name, None) for name in _SPECTRUM_WIDTHS)) if w), 80)

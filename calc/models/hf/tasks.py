@@ -138,6 +138,11 @@ def _logits(outputs: Any) -> Any:
     return outputs.logits if "logits" in outputs else outputs[0]
 
 
+def _scores_of_pairs(outputs: Any) -> Any:
+    """Called by what a text is compared with: ``logits_per_image``, ``logits_per_audio``."""
+    return next(tensor for name, tensor in outputs.items() if name.startswith("logits_per_"))
+
+
 def _first(outputs: Any) -> Any:
     return outputs[0]
 
@@ -185,9 +190,11 @@ def _encoder(main: str, feed: Feed, decoder: Mapping[str, Feed]) -> Task:
     return Task(feeds, _mean_of_squares, _first, {name: name for name in feeds}, notes=(_NO_HEAD,))
 
 
-def _text_and_picture(main: str, feed: Feed) -> Task:
-    both = {"input_ids": TOKENS, "pixel_values": PICTURES}
-    return Task(both, _own_loss, lambda outputs: outputs.logits_per_image, {name: name for name in both}, options={"return_loss": True})
+def _pairs(fields: frozenset[str]) -> Task:
+    """Texts, and what each is compared with: pictures, or sounds."""
+    second = next((name for name in MAIN_INPUTS if name != "input_ids" and name in fields), "pixel_values")
+    both = {"input_ids": TOKENS, second: FEEDS[second]}
+    return Task(both, _own_loss, _scores_of_pairs, {name: name for name in both}, options={"return_loss": True})
 
 
 def _places(main: str, feed: Feed) -> Task:
@@ -214,7 +221,7 @@ _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
     "detection": lambda *_: Task(
         {"pixel_values": PICTURES}, _boxes_and_classes, _logits, {"pixel_values": "pixel_values"}, notes=(_NO_MATCHING,)
     ),
-    "text and picture": lambda main, feed, _: _text_and_picture(main, feed),
+    "text and picture": lambda main, feed, fields: _pairs(fields),
     "classes of texts": lambda main, feed, _: _labelled(main, feed, CLASSES),
     "classes of tokens": lambda main, feed, _: _labelled(main, feed, CLASS_OF_EACH),
     "answers": lambda main, feed, _: _places(main, feed),
