@@ -122,8 +122,10 @@ def special_case_candidates(graph: Graph, values: Mapping[str, int], changed: Se
     few_equal, all_equal = (
         few | _least_multiples(graph, values, names) | _equal_sizes(graph, values, names) for names in (about, list(values))
     )
-    composed = _products(graph, values, changed, few_equal) | _sums(graph, values, changed, few_equal)
-    attempts = [few_equal | composed, few_equal, all_equal, fewer | all_equal]
+    products, sums = _products(graph, values, changed, few_equal), _sums(graph, values, changed, few_equal)
+    added = {name for text in sums.values() for name in ordered_names(text)}  # equal or not, their sum is what the guard is about
+    unequal = {name: text for name, text in few_equal.items() if name not in added}
+    attempts = [unequal | products | sums, few_equal | products, few_equal, all_equal, fewer | all_equal]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
 
@@ -153,12 +155,12 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard],
 def _sums(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard], fixed: Mapping[str, str]) -> dict[str, str]:
     """Dimensions that equal the sum of two others at ``values``, where a ``changed`` guard is about these three: the width of a head's
     values, which may be that of its keys, of which a part is rotated."""
-    free = [dim.name for dim in graph.dims if not dim.tied and dim.name not in fixed and values[dim.name] > 1]
+    free = [dim.name for dim in graph.dims if not dim.tied and values[dim.name] > 1]
     symbols = {name: frozenset(ordered_names(graph.basis[name])) for name in free}
     compared = {frozenset(ordered_names(guard.expr)) for guard in changed}
     for one, two in itertools.combinations(free, 2):
         for name in free:
-            if values[name] == values[one] + values[two] and symbols[name] | symbols[one] | symbols[two] in compared:
+            if name not in fixed and values[name] == values[one] + values[two] and symbols[name] | symbols[one] | symbols[two] in compared:
                 return {name: f"{one} + {two}"}
     return {}
 

@@ -85,10 +85,11 @@ def test_a_size_that_is_the_sum_of_two_others_is_a_case_where_the_step_compares_
     graph: Any = _graph(dims)
     graph.basis, graph.loops, graph.as_basis = dict(basis_of(dims).define), (), lambda: basis_of(dims)
 
-    def first(compared: str, v: int) -> dict[str, str]:
-        return special_case_candidates(graph, {"B": 2, "rotated": 8, "plain": 12, "v": v}, [Guard(compared, False, "a line")])[0]
+    def first(compared: str, v: int, plain: int = 12) -> dict[str, str]:
+        return special_case_candidates(graph, {"B": 2, "rotated": 8, "plain": plain, "v": v}, [Guard(compared, False, "a line")])[0]
 
     assert first("4*rotated_per_4 + plain == v", 20) == {"v": "rotated + plain"}
+    assert first("4*rotated_per_4 + plain == v", 16, plain=8) == {"v": "rotated + plain"}
     assert first("4*rotated_per_4 + plain == v", 21) == {}
     assert first("plain == v", 20) == {}
     assert basis_of(dims, {"v": "rotated + plain"}).define["v"] == "4 * rotated_per_4 + plain"

@@ -23,7 +23,7 @@ _OF_TOWER = "it is the width of what that part returns"
 
 def related(trials: Trials) -> Trials:
     """``trials`` at sizes between which the class's relations hold."""
-    for relation in (_shared_width, _equal_sizes, _equal_towers, _grouped_heads, _even_heads):
+    for relation in (_shared_width, _rotated_width, _equal_sizes, _equal_towers, _grouped_heads, _even_heads):
         trials = trials.related(relation(trials))
     return trials
 
@@ -73,6 +73,23 @@ def _shared_width(trials: Trials) -> dict[str, Dim]:
     small = trials.small | settable(narrow(trials), dims)
     needs = not trials.runs(small | {"d": 2 * small["d"]}) and trials.runs(small)
     return {"d": replace(dims["d"], multiple_of="h", because=HEADS), "k": replace(k, tied=True)} if needs else {}
+
+
+def _rotated_width(trials: Trials) -> dict[str, Dim]:
+    """{"k": tied to the share of it that is rotated} if the config has both and the class runs with no other ratio. Else empty."""
+    dims, sizes = trials.dims, trials.own_sizes
+    shares = [name for name in dims if any(word in name for word in FIELDS.in_pairs) and not dims[name].tied]
+    if "k" not in sizes or dims["k"].tied or len(shares) != 1 or sizes["k"] % sizes[shares[0]]:
+        return {}
+    (share,), few = shares, settable(narrow(trials), dims)
+    times = sizes["k"] // sizes[share]
+
+    def runs(width: int) -> bool:
+        return trials.runs({**trials.small, **few, share: width, "k": times * _SHORT})
+
+    text = f"{times}*{share}" if times > 1 else share
+    tied = replace(dims["k"], default=text, tied=True, multiple_of=None, because="the class rotates this share of it")
+    return {"k": tied} if not runs(2 * _SHORT) and runs(_SHORT) else {}
 
 
 def _equal_sizes(trials: Trials) -> dict[str, Dim]:
