@@ -8,6 +8,7 @@ so of several loops only the inner ones, whose iterations are many and small, st
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -63,11 +64,12 @@ def first_attempt(irregular: int) -> int:
 
 
 def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None:
-    """The attempt after one that did not determine the closed forms; None after the last. ``degree``: only a higher degree can help."""
-    for later in range(attempt + 1, len(_ALONE if len(loops) < 2 else _NESTED)):
-        if not degree or _points(later, loops) > _points(attempt, loops):
-            return later
-    return None
+    """The attempt after one that did not determine the closed forms; None after the last. ``degree``: only a higher degree can help, with
+    as many iterations if there is such an attempt: fewer of them did not suffice before."""
+    later = range(attempt + 1, len(_ALONE if len(loops) < 2 else _NESTED))
+    higher = [other for other in later if not degree or _points(other, loops) > _points(attempt, loops)]
+    as_many = (other for other in higher if degree and all(map(operator.ge, _fewest(other, loops), _fewest(attempt, loops))))
+    return next(as_many, next(iter(higher), None))
 
 
 def attempt_of(loops: Sequence[str], traces: Sequence[Mapping[str, int]], limits: Mapping[str, str] = {}) -> int:
@@ -79,6 +81,10 @@ def attempt_of(loops: Sequence[str], traces: Sequence[Mapping[str, int]], limits
 
 def _points(attempt: int, loops: Sequence[str]) -> int:
     return sum(map(len, traced_counts(attempt, loops).values()))
+
+
+def _fewest(attempt: int, loops: Sequence[str]) -> list[int]:
+    return [counts[0] for counts in traced_counts(attempt, loops).values()]
 
 
 def fewest(traces: Sequence[Mapping[str, int]], loop: str) -> int:

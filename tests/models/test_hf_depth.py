@@ -111,6 +111,20 @@ def test_layers_of_one_kind_that_are_listed_by_number_follow_the_depth(tmp_path:
     assert tuple(module.config.time_step_limit) == (0, 1)
 
 
+def test_fields_of_single_layers_follow_the_pattern(tmp_path: Path) -> None:
+    """As the library saves a config whose layers differ: by the numbers of those that do. A table of other numbers stays."""
+    gemma = LLAMA | {"model_type": "gemma4_text", "architectures": ["Gemma4ForCausalLM"], "num_hidden_layers": 4, "head_dim": 8}
+    alternating = {"layer_types": ["sliding_attention", "full_attention"] * 2, "id2label": {"0": "no", "1": "yes"}}
+    spec = spec_of(tmp_path, gemma | alternating | {"per_layer_config": {"1": {"head_dim": 16}, "3": {"head_dim": 16}}})
+
+    with torch.device("meta"):
+        module = spec.build(Sizes(**spec.sizes({"L": 6})))
+
+    assert spec.dimensions["L"].multiple_of == 2
+    assert [layer.self_attn.head_dim for layer in module.model.layers] == [8, 16] * 3
+    assert module.config.id2label == {0: "no", 1: "yes"}
+
+
 @pytest.mark.slow
 def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> None:
     """``stage5`` of five layers is ``stage7`` of seven; of a list that names others too no depth but its own is known."""

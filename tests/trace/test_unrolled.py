@@ -196,6 +196,16 @@ def test_a_degree_that_is_too_low_is_met_with_more_counts_not_with_larger_ones()
     assert trip_counts.traced_counts(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
 
 
+@pytest.mark.parametrize(("before", "after"), [((3, 4), (3, 4, 5)), ((5, 6), (5, 6, 7)), ((7, 8), (9, 10, 11))])
+def test_a_higher_degree_is_tried_with_as_many_iterations_as_were_needed_before(before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    """Fewer of them did not tell which one needs most memory."""
+    attempt = trip_counts.attempt_of(["L"], [{"L": count} for count in before])
+    later = trip_counts.next_attempt(attempt, ["L"], degree=True)
+
+    assert later is not None
+    assert trip_counts.traced_counts(later, ["L"]) == {"L": after}
+
+
 @pytest.mark.parametrize(("apart", "counts"), [(0, (3, 4)), (1, (3, 4)), (3, (5, 6)), (6, (7, 8)), (9, (3, 4))])
 def test_layers_after_dense_ones_are_traced_at_higher_trip_counts(apart: int, counts: tuple[int, ...]) -> None:
     """With fewer, nothing tells which of them needs most memory; where none of the counts to try is more, the usual ones come first."""

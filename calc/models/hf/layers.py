@@ -28,9 +28,9 @@ _MOST_PARTS = 500_000
 @dataclass(frozen=True, slots=True)
 class LayerPattern:
     """``lists`` are the config's fields with an entry per layer. The config writes those in ``counted`` as kinds of layers with repeat
-    counts (``[[["global", "local"], 12]]``), those in ``numbered`` as the indices of the layers whose entry is True. ``last`` are lists of
-    names of which some end in the depth (``stage24``) and name the last layer, and its index alone. ``shares`` are fields that count some
-    of all layers, with that part of them."""
+    counts (``[[["global", "local"], 12]]``), those in ``numbered`` as the indices of the layers whose entry is True, those in ``keyed`` by
+    the indices of the layers that have one. ``last`` are lists of names of which some end in the depth (``stage24``) and name the last
+    layer, and its index alone. ``shares`` are fields that count some of all layers, with that part of them."""
 
     before: int
     period: int
@@ -38,6 +38,7 @@ class LayerPattern:
     lists: Mapping[str, tuple[Any, ...]]
     counted: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
+    keyed: frozenset[str] = frozenset()
     last: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
     shares: Mapping[str, Fraction] = field(default_factory=dict)
 
@@ -52,9 +53,11 @@ class LayerPattern:
         lists |= {name: [_with_last(entry, depth) for entry in entries] for name, entries in self.last.items()}
         return lists | {name: int(share * depth) for name, share in self.shares.items()}
 
-    def _entries(self, name: str, depth: int) -> list[Any]:
+    def _entries(self, name: str, depth: int) -> list[Any] | dict[str, Any]:
         entries = self.lists[name]
         stretched = [entries[self._same(i, depth, len(entries))] for i in range(depth)]
+        if name in self.keyed:
+            return {str(i): entry for i, entry in enumerate(stretched) if entry is not None}
         return [i for i, entry in enumerate(stretched) if entry] if name in self.numbered else stretched
 
     def _same(self, i: int, depth: int, count: int) -> int:
@@ -91,11 +94,20 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> LayerPat
     counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value, depth)) == depth}
     built = [*zip(*_stacks(module, depth), strict=True)] or [()] * depth
     numbered = {name: tuple(i in value for i in range(depth)) for name, value in stated.items() if _numbers_layers(value, built)}
-    lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted | numbered
+    keyed = {name: entries for name, value in source.raw.items() if (entries := _by_index(value, depth))}
+    lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted | numbered | keyed
     kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
     repetition = period_of([*zip(kinds, built, strict=True)]) if depth > 1 else (0, 1, 0)
     last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(name, value, depth)}
-    return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), frozenset(numbered), last)
+    return None if repetition is None else LayerPattern(*repetition, lists, frozenset(counted), frozenset(numbered), frozenset(keyed), last)
+
+
+def _by_index(value: Any, depth: int) -> tuple[Any, ...]:
+    """The entry of each layer in a table of fields by the indices of layers, None for a layer without one; empty if the value is none."""
+    if not isinstance(value, dict) or not all(str(key).isdigit() and isinstance(entry, dict) for key, entry in value.items()):
+        return ()
+    by_index = {int(key): entry for key, entry in value.items()}
+    return tuple(by_index.get(i) for i in range(depth)) if max(by_index, default=depth) < depth else ()
 
 
 def with_shares(source: Source, pattern: LayerPattern, depths: Sequence[str], depth: int, module: Any) -> LayerPattern:
