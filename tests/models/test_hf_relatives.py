@@ -229,3 +229,48 @@ def test_layers_that_are_counted_beside_the_others_are_a_part_of_them(tmp_path: 
     assert {"L", "E"} <= spec.dims.keys()
     made = spec.build(Sizes(**spec.sizes({"L": 12})))
     assert [[1, 4, 7, 10]] * 2 == [[i for i, block in enumerate(part.block) if block.is_sparse] for part in (made.encoder, made.decoder)]
+
+
+def test_a_head_width_of_which_a_share_is_rotated_moves_with_that_share(tmp_path: Path) -> None:
+    """As the library saves a config of latent attention: it names the rotated width twice. Each alone would become a number."""
+    latent = {"kv_lora_rank": 12, "q_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "head_dim": 8}
+    youtu = LLAMA | latent | {"model_type": "youtu", "architectures": ["YoutuForCausalLM"], "num_key_value_heads": 6}
+    spec = spec_of(tmp_path, youtu)
+
+    assert ("qk_rope_head_dim", True) == (spec.dimensions["k"].default, spec.dimensions["k"].tied)
+    assert not calc.derive(spec, cache=False, mode="infer").specialized
+
+
+CLAP = {
+    "model_type": "clap",
+    "architectures": ["ClapModel"],
+    "projection_dim": 20,
+    "text_config": {
+        "hidden_size": 24,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "intermediate_size": 37,
+        "vocab_size": 97,
+        "max_position_embeddings": 64,
+        "pad_token_id": 1,
+    },
+    "audio_config": {
+        "spec_size": 32,
+        "num_mel_bins": 8,
+        "window_size": 2,
+        "depths": [1, 1],
+        "num_attention_heads": [1, 2],
+        "patch_embeds_hidden_size": 8,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+    },
+}
+
+
+def test_texts_and_sounds_are_compared_as_texts_and_pictures_are(tmp_path: Path) -> None:
+    """A spectrum that is folded into a square picture of 32 has four times 32 frames of 8 bins."""
+    spec = spec_of(tmp_path, CLAP)
+    short = {"B": 3, "T": 7}
+
+    assert [(3, 7), (3, 1, 128, 8)] == [tuple(tensor.shape) for tensor in spec.inputs(Sizes(**spec.sizes(short)))]
+    assert [] == failures(calc.check(calc.derive(spec, short, cache=False)))
