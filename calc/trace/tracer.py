@@ -193,10 +193,11 @@ class Tracer:
         spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
         fixed = {name: counts[0] for name, counts in self._traced_counts.items()}
         causes = (isinstance(error, SizesError) and error.causes) or self.basis.symbols
+        free = [name for name in self.basis.symbols if name in causes and name not in self.loops and name in dims]
         may = [
             (loop, name)
-            for loop, name in itertools.product(self.loops, self.basis.symbols)
-            if name in causes and name not in self.loops and name in dims and loop in dims and not dims[name].at_most and sizes[name] <= sizes[loop]
+            for loop, name in itertools.product(self.loops, free)
+            if loop in dims and not dims[name].at_most and sizes[name] <= sizes[loop]
         ]
         if not may or self._failure(StepSizes(self.basis, hints(self.basis, sizes), fixed)) is None:
             return None  # the failure is at other trip counts
