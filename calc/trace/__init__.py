@@ -22,6 +22,7 @@ from calc.graph.step import Graph, Guard, StepTrace
 from calc.options import Options
 from calc.platform.progress import Progress
 from calc.spec import Spec
+from calc.symbolic.exact import evaluate_text
 from calc.trace import step
 from calc.trace.hints import hints, next_composite
 from calc.trace.step import FirstForward, trace_step
@@ -30,6 +31,8 @@ from calc.trace.tracing import StepSizes
 
 # Larger sizes are not certified at themselves: evaluating what depends on sizes and constants alone would take too long.
 _MOST_EVALUATED = 2**18
+# Torch counts fewer bytes.
+_COUNTED = 2**63
 
 
 def attempt(
@@ -81,12 +84,19 @@ def certificate_sizes(
         sets = [hints(basis, sizes, way) for way in ways]
         if number or max(requested.values(), default=0) <= _MOST_EVALUATED:
             sets = [hints(basis, sizes, replace(rules, following=next_composite)) if number else requested, *sets]
+        sets = [values for values in sets if _fits(graph, {**values, **counts})] or sets
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
         nearest = min(some, key=functools.partial(_count_flipped, graph))
         some = [nearest] if nearest in some[: len(sets)] else [some[0], nearest]
         certificates.append(some[::-1] if nearest_first else some)
     return certificates
+
+
+def _fits(graph: Graph, at: Mapping[str, int]) -> bool:
+    """Whether torch can count the bytes of every storage ``at`` these values: a product of widths of a tower may have eight factors."""
+    sizes = {storage.nbytes for storage in graph.traces[0].storages if isinstance(storage.nbytes, str)}
+    return all(evaluate_text(text, at) < _COUNTED for text in sizes)
 
 
 def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: int) -> dict[str, int]:

@@ -43,3 +43,21 @@ def test_certificates_at_primes_alone_would_not_see_what_is_wrong_at_multiples(m
         calc.derive(_spec(), cache=False, optimizer="sgd")
     monkeypatch.setattr(sys.modules["calc.trace"], "next_composite", sp.nextprime)
     assert calc.derive(_spec(), cache=False, optimizer="sgd")["parameters"].at(d=768) == 3_147_007  # the module has 3,148,544
+
+
+def test_a_certificate_is_at_sizes_at_which_torch_can_count_the_bytes() -> None:
+    """A square matrix of six sizes: at numbers with many divisors it has more than 2**63 bytes."""
+
+    def width(n: Any) -> Any:
+        return n.p * n.p * n.q * n.r * n.s * n.s
+
+    wide = Spec(
+        "wide",
+        {"B": 2, "p": 2, "q": 3, "r": 2, "s": 2},
+        lambda n: nn.Linear(width(n), width(n), bias=False),
+        lambda n: (torch.randn(n.B, width(n)),),
+        lambda module, x: module(x).sum(),
+    )
+    derivation = calc.derive(wide, cache=False)
+
+    assert ("p**4*q**2*r**2*s**4", {}) == (derivation["parameters"].text, derivation.specialization_reasons)
