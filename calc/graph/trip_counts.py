@@ -67,8 +67,9 @@ def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None
     """The attempt after one that did not determine the closed forms; None after the last. ``degree``: only a higher degree can help, with
     as many iterations if there is such an attempt: fewer of them did not suffice before."""
     later = range(attempt + 1, len(_ALONE if len(loops) < 2 else _NESTED))
-    higher = [other for other in later if not degree or _points(other, loops) > _points(attempt, loops)]
-    as_many = (other for other in higher if degree and all(map(operator.ge, _fewest(other, loops), _fewest(attempt, loops))))
+    higher = [number for number in later if not degree or _points(number, loops) > _points(attempt, loops)]
+    least = _fewest(attempt, loops)
+    as_many = (number for number in higher if degree and all(map(operator.ge, _fewest(number, loops), least)))
     return next(as_many, next(iter(higher), None))
 
 

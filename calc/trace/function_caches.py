@@ -172,8 +172,8 @@ def _equal(first: _Arguments, second: _Arguments) -> bool:
     return kwargs.keys() == named.keys() and _alike((args, *kwargs.values()), (others, *(named[name] for name in kwargs)))
 
 
-def _alike(value: Any, other: Any) -> bool:
+def _alike(first: Any, second: Any) -> bool:
     """Whether a cache takes the two as one key: a tensor is alike itself alone, as by its hash."""
-    if isinstance(value, tuple) and isinstance(other, tuple):
-        return len(value) == len(other) and all(map(_alike, value, other))
-    return value is other or (not isinstance(value, torch.Tensor) and bool(value == other))
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(_alike, first, second))
+    return first is second or (not isinstance(first, torch.Tensor) and bool(first == second))
