@@ -232,8 +232,10 @@ def branches(
     because = "the step branches on it at {}; sizes with the other outcome are traced separately or refused"
     bounds = {name: _lower_bound(name, [*guards, *of_zeros]) for name in basis.symbols if name not in basis.hidden}
     rounded = _rounded_sizes([*guards, *of_zeros])
-    listed = _without_implied(branching, bounds, rounded)
-    return [Assumption(_in_dimensions(c, basis), because.format(c.where), BRANCH) for c in listed]
+    lines: dict[str, str] = {}
+    for guard in _without_implied(branching, bounds, rounded):
+        lines.setdefault(_in_dimensions(guard, basis), guard.where)
+    return [Assumption(text, because.format(where), BRANCH) for text, where in lines.items()]
 
 
 _LEAST_LISTED = 2  # what differs at a size of 1 only is no branch of the model
@@ -347,10 +349,23 @@ def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim])
 def _in_dimensions(guard: Guard, basis: Basis) -> str:
     """The guard as a true statement, with quotients that are no dimension written as expressions: ``k/2 <= 256``. ``2*(k/2)``, a size that
     the trace split, is ``k``: the trace lists that 2 divides it."""
-    expr, hidden = parse(guard.expr), {name: parse(quotient) for name, quotient in basis.hidden.items()}
-    changed = hidden.keys() & {*ordered_names(guard.expr)} or any(map(_is_rounded, walk(expr)))
+    written, hidden = parse(guard.expr), {name: parse(quotient) for name, quotient in basis.hidden.items()}
+    expr = _without_minus(written)
+    changed = expr is not written or hidden.keys() & {*ordered_names(guard.expr)} or any(map(_is_rounded, walk(expr)))
     text = as_text(rewritten(substitute(expr, hidden), _joined)) if changed else guard.expr
     return text if guard.outcome else f"not ({text})"
+
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def _without_minus(expr: Expression) -> Expression:
+    """``m <= S`` for ``-1*m >= -1*S``, as torch compares what is counted from the end."""
+    match expr:
+        case Compare(Product((Negative(Number(1)), *left)), relation, Product((Negative(Number(1)), *right))):
+            first, second = (factors[0] if len(factors) == 1 else Product(tuple(factors)) for factors in (left, right))
+            return Compare(first, _MIRRORED[relation], second)
+    return expr
 
 
 def _joined(node: Expression) -> Expression | None:

@@ -352,3 +352,13 @@ def test_a_branch_on_a_rounded_size_that_does_not_follow_from_its_least_value_is
         return -x if rounded > 4 and rounded < 900 and rounded > x.shape[2] - 800 else x
 
     assert listed_branches(of) == ["floor(T/8) >= 5", "floor(T/8) < 900", "floor(T/8) > -800 + d"]
+
+
+def test_parts_from_both_ends_are_compared_once_without_signs() -> None:
+    """torch compares what is counted from the end as ``-1*B >= -1*T``."""
+
+    def of(x: Tensor) -> Tensor:
+        rows = x.shape[0]
+        return x[:, :rows] * x[:, -rows:]
+
+    assert [text for text in listed_branches(of) if "=" in text.replace("!=", "")] == ["B <= T"]
