@@ -78,12 +78,22 @@ def test_a_head_width_that_is_not_d_over_h_is_a_number(tmp_path: Path) -> None:
 def test_a_divisor_has_its_reason(tmp_path: Path) -> None:
     """Half of a head's width rotated: 2·2. Rows of experts: 4 elements of fp32, of a width whose pairs alone need 2."""
     glm = LLAMA | {"model_type": "glm", "architectures": ["GlmForCausalLM"], "head_dim": 8, "partial_rotary_factor": 0.5}
-    experts = LLAMA | {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "head_dim": 8, "num_local_experts": 4}
+    experts = LLAMA | {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 4}
     rows = "rows of the grouped matmul of the experts are multiples of 16 bytes, 4 elements of fp32"
 
     assert Dim("d/h", multiple_of=4, because=f"{PAIRS} of 1/2 of a head's width") == spec_of(tmp_path, glm).dimensions["k"]
-    assert Dim("d/h", multiple_of=4, because=f"{PAIRS} and {rows}") == spec_of(tmp_path, experts).dimensions["k"]
+    assert Dim("d/h", tied=True, multiple_of=4, because=f"{PAIRS} and {rows}") == spec_of(tmp_path, experts).dimensions["k"]
     assert rows == spec_of(tmp_path, experts).dimensions["f"].because
+
+
+def test_only_widths_that_experts_read_or_write_are_aligned(tmp_path: Path) -> None:
+    """Ranks and parts of heads belong to the attention."""
+    latent = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "n_group": 1}
+    experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "topk_group": 1, "first_k_dense_replace": 1}
+    deepseek = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "num_key_value_heads": 6}
+    dims = spec_of(tmp_path, LLAMA | latent | experts | deepseek).dimensions
+
+    assert ["d", "moe_intermediate_size"] == [name for name, dim in dims.items() if dim.multiple_of == 4 and name != "f"]
 
 
 def test_a_class_without_a_head_width_of_its_own_ties_it(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _assert_all_points(form: Stored, axes: Mapping[str, Sequence[int]], known: S
 def test_where_the_step_reads_values_only_traced_sizes_hold() -> None:
     """Those of gpt2's step as it is stored: B = 8 with T = 1,024, and B = 30 with 84; at B = 13 and T = 71 it was traced in symbols."""
     data = json.loads((FOLDER / "gpt2.json").read_text(encoding="utf-8"))
-    data["guards"].append(["B == 13 and T == 71", True, "a line", True])
+    data["guards"].append(["B == 13 and T == 71", True, 0, True])
 
     assert 3 == _assert_all_points(Stored(data), {"B": [8, 13, 30], "T": [71, 80, 84, 1024]}, ["parameters"])
 
@@ -144,7 +144,7 @@ def test_a_case_that_cannot_be_traced_is_a_gap_with_its_reason() -> None:
     """Of two points at which the form does not hold one cannot be traced; the other is, and the first has no value."""
     data = json.loads((FOLDER / "linear.json").read_text(encoding="utf-8"))
     usual = json.loads(json.dumps(data))
-    data |= {"guards": [["B != 1 and B != 3", True, "a line"]], "certified": [], "cases": []}
+    data |= {"guards": [["B != 1 and B != 3", True, 0]], "certified": [], "cases": []}
 
     def trace(sizes: Mapping[str, int]) -> Stored:
         if sizes["B"] == 1:

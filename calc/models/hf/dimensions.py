@@ -226,7 +226,7 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
     """The dimensions with widths divisible by ``_ROW``, as the grouped matmul of the experts needs rows of 16 bytes."""
     aligned = dict(made)
     for name, dim in made.items():
-        if name in ("d", "f", "k") or name.endswith(("intermediate_size", "_dim", "_rank", "hidden_size")):
+        if _may_be_a_row(name, made):
             size = value.get(name)
             divisible = dim.tied or isinstance(dim.default, str) or (isinstance(size, int) and size % _ROW == 0)
             if divisible and not isinstance(dim.multiple_of, str):
@@ -236,6 +236,14 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
         # The width is a multiple of the heads, and so of a row.
         aligned["h"] = replace(made["h"], multiple_of=_ROW, because=_ROWS)
     return aligned
+
+
+def _may_be_a_row(name: str, made: Mapping[str, Dim]) -> bool:
+    """Whether an expert may read or write vectors of that width. Heads and their ranks are the attention's; a head's width shares the
+    model's only where that is split among the heads."""
+    if name == "k":
+        return made["k"].tied or made["d"].multiple_of == "h"
+    return name in ("d", "f") or (name.endswith(("intermediate_size", "_dim", "hidden_size")) and "head" not in name)
 
 
 def _with_aligned_row(dim: Dim, now: int) -> Dim:

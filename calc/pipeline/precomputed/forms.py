@@ -153,7 +153,7 @@ class Stored:
         self.trip_counts: tuple[str, ...] = tuple(data["trip_counts"])
         decided = tuple(d.name for d in self.dims if d.unbacked_at)
         self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
-        self.guards = tuple(Guard(*c) for c in data["guards"])
+        self.guards = tuple(Guard(expr, outcome, data["places"][at], *opaque) for expr, outcome, at, *opaque in data["guards"])
         self.certified: tuple[Mapping[str, int], ...] = tuple(data["certified"])
         self.specialized: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["specialized"].items()}
         self.table = table_of(data)

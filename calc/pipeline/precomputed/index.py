@@ -13,7 +13,7 @@ from calc.pipeline.precomputed.produced import differing, digest
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "data" / "stored"
 INDEX = "index.json"
-SCHEMA = 2
+SCHEMA = 3
 
 
 def bundled(name: str, options: Mapping[str, str] | None) -> Stored | None:

@@ -73,7 +73,7 @@ class DerivingCode:
 
 def _updated(one: StoredModel, before: dict[str, Any], deriving_code: DerivingCode) -> dict[str, Any]:
     """The index entry of a form, derived unless the entry ``before`` is still valid."""
-    if "rules" in before and (FOLDER / one.file).exists():
+    if "rules" in before and _has_schema(FOLDER / one.file):
         line = _line(one, before["rules"], deriving_code)
         if {**before, "sha256": ""} == {**line, "sha256": ""}:
             return line
@@ -83,6 +83,11 @@ def _updated(one: StoredModel, before: dict[str, Any], deriving_code: DerivingCo
     form = made(one.name, one.options)
     _write(FOLDER / one.file, json.dumps(form.data, separators=(",", ":")))
     return _line(one, form.rules, deriving_code)
+
+
+def _has_schema(path: Path) -> bool:
+    """Whether a form is there that this code reads."""
+    return path.exists() and json.loads(path.read_text(encoding="utf-8"))["schema"] == SCHEMA
 
 
 def _write_index(line: dict[str, Any], deriving_code: DerivingCode) -> None:

@@ -158,7 +158,8 @@ def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation
 
 
 def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
-    """The data of the trace, and the sizes at which it holds."""
+    """The data of the trace, and the sizes at which it holds; many guards are of one line of code, which is written once."""
+    places = {place: i for i, place in enumerate(dict.fromkeys(guard.where for guard in graph.guards))}
     return {
         "name": name,
         "model": graph.model,
@@ -173,7 +174,8 @@ def _trace_data(name: str, graph: Graph) -> dict[str, Any]:
         "basis": dict(graph.basis),
         "trip_counts": list(graph.trip_counts),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
-        "guards": [c.to_json() for c in graph.guards],
+        "places": list(places),
+        "guards": [[g.expr, g.outcome, places[g.where], *([True] if g.opaque else [])] for g in graph.guards],
         "certified": [dict(trace.sizes) for trace in graph.certificates],
         "specialized": {name: list(entry) for name, entry in graph.specialized.items()},
     }
