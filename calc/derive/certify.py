@@ -75,7 +75,8 @@ def _compare_peak(forms: CertifiedForms, quantity: str, trace: StepTrace) -> Non
     step, candidates = forms.peaks[quantity]
     derived = forms.algebra.at(trace.sizes)
     points = memory.live_points(trace, step, int)
-    labels = memory.by_label(trace, points, forms.module_paths, candidates)
+    distinction = next((peak.distinction for peak in candidates), memory.Distinction())
+    labels = memory.by_label(trace, points, forms.module_paths, distinction)
     for peak in candidates:
         if peak.label in labels:
             _compare(quantity, derived(peak.live), labels[peak.label].live, trace, f" at {memory.place_of(peak)}")

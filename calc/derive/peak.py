@@ -6,14 +6,18 @@ iteration, so one of the ends is at least as high. Certificates verify this: the
 other depths and sizes.
 
 Loops of one module one after another, as over time in each of two stacked cells, have operators of one kind, and the iterations between
-them are at no end. Where that leaves a peak without a closed form, an operator is also told by the submodule that ran last before it.
+them are at no end. Where that leaves a peak without a closed form, an operator is also distinguished by the submodule that ran last before
+it; where it still does, as in a loop inside another one of the same module, by the iteration of the outer loop.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from calc.derive.dominance import Shift, undominated
@@ -39,13 +43,24 @@ class LivePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Distinction:
+    """By what points of one operator are distinguished, beside its module path and the operators before and after: the ``submodule`` that
+    ran last, or the iteration of ``outer_loop``, a trip count."""
+
+    submodule: bool = False
+    outer_loop: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PeakCandidate:
-    """A point of the step that can be the peak: its closed form, its parts by role, and the index of its event in the first trace."""
+    """A point of the step that can be the peak: its closed form, its parts by role, the index of its event in the first trace, and by what
+    its label distinguishes it."""
 
     label: Label
     live: Poly
     parts: Mapping[str, Poly]
     event: int = -1
+    distinction: Distinction = Distinction()
 
 
 def place_of(peak: PeakCandidate) -> PeakPlace:
@@ -109,6 +124,7 @@ def parts_at(trace: StepTrace, events: Iterable[int], read: Callable[[Size], Any
 _BESIDE = 3
 
 At = tuple[int, ...]  # the iteration of each loop around a point, the outermost first
+Depths = Sequence[Mapping[str, int]]  # the trip counts of each trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +140,56 @@ class _PointRun:
         return itertools.product(*ends)
 
 
-def _runs(trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices, by_submodule: bool) -> dict[Kind, _PointRun]:
+def _runs(
+    trace: StepTrace, candidates: Sequence[LivePoint], module_paths: LoopIndices, distinction: Distinction
+) -> dict[Kind, _PointRun]:
+    by_submodule = distinction.submodule
     paths = _last_submodules(trace) if by_submodule else [op.module_path for op in trace.ops]
     kinds: dict[Kind, list[LivePoint]] = {}
     for point in candidates:
         submodule = module_paths.place(paths[point.op])[0] if by_submodule else ""
         kinds.setdefault((*_kind(trace, point.op, module_paths), submodule), []).append(point)
-    return {kind: _run(group, [module_paths.place(paths[point.op])[1] for point in group]) for kind, group in kinds.items()}
+    indices = {kind: [module_paths.place(paths[point.op])[1] for point in group] for kind, group in kinds.items()}
+    if distinction.outer_loop:
+        indices |= _of_outer_loop(kinds, indices, trace.sizes[distinction.outer_loop])
+    return {kind: _run(group, indices[kind]) for kind, group in kinds.items()}
+
+
+def _of_outer_loop(
+    kinds: Mapping[Kind, Sequence[LivePoint]], indices: Mapping[Kind, Sequence[At]], trip_count: int
+) -> dict[Kind, list[At]]:
+    """The ``indices`` of points in a loop inside another one of the same module, with the iteration of the outer one, which runs
+    ``trip_count`` times.
+
+    An iteration begins with an operator that runs as often; operators that run more often are in the inner loop.
+    """
+    begins: dict[tuple[str, str], Kind] = {}
+    times = {kind: Counter(each) for kind, each in indices.items()}
+    for kind, counts in times.items():
+        if {*counts.values()} == {trip_count}:
+            begins.setdefault((kind[0], kind[2]), kind)
+    nested: dict[Kind, list[At]] = {}
+    for kind, group in kinds.items():
+        first = next((begins[kind[0], path] for path in (kind[2], *_around(kind[2])) if (kind[0], path) in begins), None)
+        if first is not None and min(times[kind].values()) > trip_count:
+            nested[kind] = _after(group, indices[kind], kinds[first], indices[first])
+    return nested
+
+
+def _around(module_path: str) -> list[str]:
+    """The paths of the modules around one, the nearest first."""
+    names = module_path.split(".")
+    return [] if module_path in (TOP, LOSS) else [*(".".join(names[:i]) for i in range(len(names) - 1, 0, -1)), TOP]
+
+
+def _after(group: Sequence[LivePoint], indices: Sequence[At], begins: Sequence[LivePoint], outer: Sequence[At]) -> list[At]:
+    """The ``indices`` of the points of a ``group``, each with the number of points ``begins`` before it in the iterations ``outer``."""
+    starts: dict[At, list[int]] = {}
+    for at, point in zip(outer, begins, strict=True):
+        starts.setdefault(at, []).append(point.op)
+    around = [(at[: len(outer[0])], at[len(outer[0]) :]) for at in indices]
+    numbers = [bisect.bisect(starts.get(at, []), point.op) for (at, _), point in zip(around, group, strict=True)]
+    return [(*at, number, *inner) for (at, inner), number in zip(around, numbers, strict=True)]
 
 
 def _last_submodules(trace: StepTrace) -> list[str]:
@@ -142,8 +201,7 @@ def _last_submodules(trace: StepTrace) -> list[str]:
             last, phase = {}, op.phase
         paths.append(last.get(op.module_path, op.module_path))
         *names, _ = op.module_path.split(".")
-        outer = [] if op.module_path in (TOP, LOSS) else [TOP, *(".".join(names[: i + 1]) for i in range(len(names)))]
-        last |= dict.fromkeys(outer, op.module_path)
+        last |= dict.fromkeys(_around(op.module_path), op.module_path)
     return paths
 
 
@@ -178,11 +236,10 @@ def _run(group: Sequence[LivePoint], indices: Sequence[tuple[int, ...]]) -> _Poi
 
 
 def by_label(
-    trace: StepTrace, points: Sequence[LivePoint], module_paths: LoopIndices, peaks: Sequence[PeakCandidate] = ()
+    trace: StepTrace, points: Sequence[LivePoint], module_paths: LoopIndices, distinction: Distinction = Distinction()
 ) -> dict[Label, LivePoint]:
-    """Each point under its labels, which count from the first and from the last iteration of each loop around it; of the sort that
-    ``peaks`` have."""
-    return _labels(_runs(trace, points, module_paths, any(submodule for (*_, submodule), _ in (peak.label for peak in peaks))))
+    """Each point under its labels, which count from the first and from the last iteration of each loop around it."""
+    return _labels(_runs(trace, points, module_paths, distinction))
 
 
 def _labels(runs: Mapping[Kind, _PointRun]) -> dict[Label, LivePoint]:
@@ -194,10 +251,12 @@ def _labels(runs: Mapping[Kind, _PointRun]) -> dict[Label, LivePoint]:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One loop around the points of a kind: the fewest iterations in any trace, and how many more the next trace has (0: no loop)."""
+    """One loop around the points of a kind: the fewest iterations in any trace, and how many more the next trace has (0: no loop).
+    ``nested``: the numbers of points do not grow evenly, as those of a loop inside another one."""
 
     fewest: int
     growth: int
+    nested: bool = False
 
     def comparable(self, end: str, place: int) -> bool:
         """Whether an iteration means the same at every depth: it is not the one at the opposite end.
@@ -206,6 +265,8 @@ class _Loop:
         """
         if not self.growth:
             return end == "first"
+        if self.nested:
+            return place == 0
         if self.fewest < 4 * self.growth:
             return place < max(self.fewest - self.growth, min(self.fewest, self.growth))
         return 2 * place < self.fewest
@@ -243,21 +304,50 @@ class _Iterations:
         return twice == 0 or shift.never_negative(twice)
 
 
-def _iterations(runs: Sequence[Mapping[Kind, _PointRun]]) -> dict[Kind, _Iterations]:
-    """The points of each kind that every trace has."""
+def _iterations(runs: Sequence[Mapping[Kind, _PointRun]], depths: Depths = ()) -> dict[Kind, _Iterations]:
+    """The points of each kind that every trace has, in as many loops. ``depths``: the trip counts of each trace, to see which loops are
+    nested."""
     loops: dict[Kind, _Iterations] = {}
     for kind in runs[0]:
         if all(kind in numbering for numbering in runs):
             mine = tuple(numbering[kind] for numbering in runs)
-            levels = len(next(iter(mine[0].points)))
-            loops[kind] = _Iterations(mine, tuple(_loop(mine, level) for level in range(levels)))
+            levels, *of_others = {len(next(iter(run.points))) for run in mine}
+            if not of_others:  # else a loop inside another one in some traces alone
+                loops[kind] = _Iterations(mine, tuple(_loop(mine, level, depths) for level in range(levels)))
     return loops
 
 
-def _loop(runs: Sequence[_PointRun], level: int) -> _Loop:
+def _loop(runs: Sequence[_PointRun], level: int, depths: Depths) -> _Loop:
     counts = [[n for at, n in run.trip_counts.items() if len(at) == level] for run in runs]
-    most = sorted({max(each) for each in counts})
-    return _Loop(min(map(min, counts)), max((b - a for a, b in itertools.pairwise(most)), default=0))
+    most, fewest = [max(each) for each in counts], min(map(min, counts))
+    if depths and not _grow_evenly(most, depths):
+        return _Loop(fewest, 1, nested=True)
+    return _Loop(fewest, max((b - a for a, b in itertools.pairwise(sorted({*most}))), default=0))
+
+
+def _grow_evenly(counts: Sequence[int], depths: Depths) -> bool:
+    """Whether the ``counts`` at these depths are those of a loop that is in no other one: linear in one trip count, as many for each
+    iteration but a few."""
+    lines = {name: _lines(name, counts, depths) for name in depths[0]}
+    growing = [of_one for of_one in lines.values() if of_one not in (set(), {(0, 0)})]
+    return len(growing) < 2 and all(len(of_one) == 1 and _of_whole_iterations(*next(iter(of_one))) for of_one in growing)
+
+
+def _lines(name: str, counts: Sequence[int], depths: Depths) -> set[tuple[Fraction, Fraction]]:
+    """The lines through the counts of two traces that differ in one trip count alone: by how much they grow for each further iteration,
+    and what all iterations lack of that; (0, 0) where they do not grow."""
+    alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for depth, count in zip(depths, counts, strict=True):
+        alike.setdefault(tuple(depth[loop] for loop in depths[0] if loop != name), []).append((depth[name], count))
+    pairs = [pair for group in alike.values() for pair in itertools.pairwise(sorted(group))]
+    slopes = [Fraction(after - before, deeper - depth) for (depth, before), (deeper, after) in pairs]
+    lacking = [slope * depth - before if slope else Fraction(0) for slope, ((depth, before), _) in zip(slopes, pairs, strict=True)]
+    return {*zip(slopes, lacking, strict=True)}
+
+
+def _of_whole_iterations(slope: Fraction, lacking: Fraction) -> bool:
+    """Whether iterations that lack all their points explain a line: n² points at two numbers of iterations lack others."""
+    return lacking <= slope or lacking % slope == 0
 
 
 # -- peak candidates ------------------------------------------------------------------------------------------------------------
@@ -273,22 +363,34 @@ def peak_candidates(
 ) -> tuple[PeakCandidate, ...]:
     """The peak candidates of ``step``, as closed forms over the trip counts of all traces."""
     points = [live_points(trace, step, algebra.parse) for trace in traces]
-    shift = Shift(algebra, bounds)
-    for by_submodule in (False, True):
-        each = [_runs(trace, of_trace, module_paths, by_submodule) for trace, of_trace in zip(traces, points, strict=True)]
-        shared = _comparable(each, shift)
+    shift, depths = Shift(algebra, bounds), [trace.sizes for trace in traces]
+
+    def runs(distinction: Distinction) -> list[dict[Kind, _PointRun]]:
+        return [_runs(trace, of_trace, module_paths, distinction) for trace, of_trace in zip(traces, points, strict=True)]
+
+    for distinction in _distinctions(runs(Distinction()), depths):
+        each = runs(distinction)
+        shared = _comparable(each, shift, depths if distinction.outer_loop else ())
         if shared is not None:
-            return _candidates(traces, [_labels(kinds) for kinds in each], shared, shift, interpolate)
+            candidates = _candidates(traces, [_labels(kinds) for kinds in each], shared, shift, interpolate)
+            return tuple(replace(candidate, distinction=distinction) for candidate in candidates)
     raise CertificateError("memory.peak", _BETWEEN)
+
+
+def _distinctions(each: Sequence[Mapping[Kind, _PointRun]], depths: Depths) -> list[Distinction]:
+    """By what points are distinguished, what is tried first before: by outer loops where their numbers do not grow evenly."""
+    nested = any(loop.nested for iterations in _iterations(each, depths).values() for loop in iterations.loops)
+    alone, by_loop = [Distinction(), Distinction(submodule=True)], [Distinction(outer_loop=name) for name in depths[0]]
+    return [*by_loop, *alone] if nested else [*alone, *by_loop]
 
 
 _BETWEEN = "which iteration between the first and the last needs the most memory has no closed form at the traced depths"
 
 
-def _comparable(each: Sequence[Mapping[Kind, _PointRun]], shift: Shift) -> list[Label] | None:
+def _comparable(each: Sequence[Mapping[Kind, _PointRun]], shift: Shift, depths: Depths) -> list[Label] | None:
     """The labels of points that every trace has and that may be the only peak; None if one that may be, of the deepest trace, is between
     the ends of a loop and not comparable at every depth."""
-    runs, iterations = [_labels(kinds) for kinds in each], _iterations(each)
+    runs, iterations = [_labels(kinds) for kinds in each], _iterations(each, depths)
     dropped, inner = _dropped(iterations, shift)
     shared = [label for label in runs[0] if label[0] in iterations and iterations[label[0]].comparable(label[1])]
     shared = [label for label in shared if all(label in run for run in runs)]

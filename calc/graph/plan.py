@@ -38,14 +38,6 @@ class TripCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Shallow:
-    """The closed form of ``quantity`` fails a certificate; more trip counts, those of ``attempt``, may determine it."""
-
-    quantity: str
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
 class Inferred:
     """``spec`` contains what was inferred about the model's dimensions; ``reason`` says what is new in it. Where fewer trip counts than
     those of ``attempt`` have not sufficed, ``failed`` has the quantities."""
@@ -63,6 +55,16 @@ class Period:
     every: int
     irregular: int
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shallow:
+    """The closed form of ``quantity`` fails a certificate; more trip counts, those of ``attempt``, may determine it. ``periods`` of
+    layers, by dimension, if a forward shows any."""
+
+    quantity: str
+    attempt: int
+    periods: Mapping[str, Period] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

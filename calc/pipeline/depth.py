@@ -21,17 +21,20 @@ from calc.errors import (
 )
 from calc.graph import trip_counts, unbacked_sizes
 from calc.graph.basis import basis_of
-from calc.graph.plan import Inferred, Refusal, Shallow, TracePlan, TripCount, outcome_of
+from calc.graph.plan import Inferred, Period, Refusal, Shallow, TracePlan, TripCount, outcome_of
 from calc.graph.step import Graph, Guard
 from calc.options import Options
 from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier, analysed
+from calc.pipeline.patterns import period_in
 from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
     from calc.trace.tracer import TracedRuns
 
+# Layers of a forward in which a pattern is looked for: whole patterns of two, three, four, six, eight and twelve layers.
+_OF_PATTERNS = 24
 # How many trip counts are tried for a loop whose size may also be specialized.
 _TRIES_OF_UNROLLED = 2
 
@@ -173,10 +176,35 @@ class Attempts:
         if hopeless or _fails_at_every_depth(spec, graph, analysis, error, self.certifier):
             read = [c for c in graph.guards if not c.compares]  # a closed form specialized to particular numbers may be wrong
             return Refusal(divided or by_values(spec, read) or (_no_polynomial(spec, graph, error) if graph.loops else error))
-        attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree=error.quantity not in PEAKS)
+        degree = error.quantity not in PEAKS or _is_of_nested_loops(analysis)
+        attempt = trip_counts.next_attempt(plan.attempt, graph.loops, degree)
         if attempt is None or (last_of_unrolled and spec.may_unroll and graph.trip_count_reads):
             return Refusal(_no_polynomial(spec, graph, error))
-        return Refusal(error, Shallow(error.quantity, attempt))
+        return Refusal(error, Shallow(error.quantity, attempt, {} if plan.failed else _periods(plan, graph)))
+
+
+def _periods(plan: TracePlan, graph: Graph) -> dict[str, Period]:
+    """How layers repeat a pattern, by dimension, as a forward with several patterns shows; where the model takes no such number of layers,
+    one with as many as it has."""
+    from calc.trace import certificate_sizes, first_forward
+
+    basis, periods = graph.as_basis(), dict[str, Period]()
+    certified, requested = certificate_sizes(graph, plan.sizes, plan.attempt)[0][0], basis.values(plan.sizes)
+    for loop in graph.loops:
+        name = basis.dimension(loop)
+        for layers in (_OF_PATTERNS, min(requested[loop], 2 * _OF_PATTERNS)):
+            at = {**certified, loop: layers}
+            forward = outcome_of(functools.partial(first_forward, plan.spec, graph, at))
+            if not isinstance(forward, Refusal):
+                period = period_in(forward.ops, basis.sizes(at)[name])
+                periods |= {name: period} if period is not None and period.every > 1 else {}
+                break
+    return periods
+
+
+def _is_of_nested_loops(analysis: Analysis | None) -> bool:
+    """Whether a peak may be in a loop inside another one: what is alive there grows with the product of their iterations."""
+    return analysis is not None and any(peak.distinction.outer_loop for peaks in analysis.peaks.values() for peak in peaks)
 
 
 def _of_iterations(plan: TracePlan, error: NapkinError, runs_with_fewer: Callable[[], bool]) -> NapkinError:

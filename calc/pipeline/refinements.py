@@ -58,8 +58,8 @@ def more_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 def depth_in_patterns(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
     """Make a depth a number of patterns, where a forward shows layers that repeat one."""
-    unlike = refusal.evidence
-    spec = patterns.repeated(plan.spec, _requested(plan, plan.spec), unlike.periods) if isinstance(unlike, Unlike) else None
+    seen = refusal.evidence
+    spec = patterns.repeated(plan.spec, _requested(plan, plan.spec), seen.periods) if isinstance(seen, Unlike | Shallow) else None
     if spec is None or any(tried.spec == spec for tried in plan.history):
         return None
     return plan.of(spec, "layers repeat a pattern: its number determines the closed forms")
@@ -240,8 +240,8 @@ def size_of_iterations(plan: TracePlan, refusal: Refusal) -> TracePlan | None:
 
 ITERATIONS = (trip_count, more_iterations)
 AT_ONE_SPEC = (*ITERATIONS, inferred_dimension, products_in_order, size_of_a_number, divided_size, near_sizes, specialized_size)
-_OF_ITERATIONS = (depth_in_patterns, certified_deeper, whole_chunks, size_of_iterations)
-REFINEMENTS = (*AT_ONE_SPEC, *_OF_ITERATIONS, divisor, unknown_quantities, specializable_size)
+_OF_ITERATIONS = (certified_deeper, whole_chunks, size_of_iterations)
+REFINEMENTS = (depth_in_patterns, *AT_ONE_SPEC, *_OF_ITERATIONS, divisor, unknown_quantities, specializable_size)
 
 # If the number of parameters differs, the built model is not the traced one.
 _NEVER_UNKNOWN = "parameters"

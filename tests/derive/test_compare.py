@@ -95,6 +95,7 @@ def test_another_optimizer_differs_in_its_state() -> None:
     assert change.expr == "-8*K*f - 8*K - 8*d*f - 8*f - 16"
 
 
+@pytest.mark.slow
 def test_each_total_is_compared_by_part_with_shares() -> None:
     """GPT-2 of 2 layers at half of the tokens: products of attention take a quarter, all other matmuls a half, so shares of those grow.
     The parts of a quantity add up to it on each side; the document has them all."""

@@ -52,6 +52,7 @@ def test_a_candidate_is_the_peak_where_it_is_the_largest(derived: Derived) -> No
                 assert _peak_at(result, crossover, size) == _candidate_at(result, interval.at, crossover.dim, size), (crossover.dim, size)
 
 
+@pytest.mark.slow
 def test_stretches_follow_one_another_without_a_gap(derived: Derived) -> None:
     """The next begins one step after the last has ended."""
     stepped = [crossover for crossover in peak_crossovers(derived("gpt2")) if not crossover.among]
@@ -62,6 +63,7 @@ def test_stretches_follow_one_another_without_a_gap(derived: Derived) -> None:
         assert ends == [r.first for r in crossover.intervals[1:]]
 
 
+@pytest.mark.slow
 def test_positions_bound_the_length(derived: Derived) -> None:
     """T is searched up to C and no further."""
     result = derived("gpt2")

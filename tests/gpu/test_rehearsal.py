@@ -180,6 +180,7 @@ def test_a_run_that_is_killed_leaves_every_finished_record_whole(tmp_path: Path,
     assert all(json.loads(file.read_text())["kind"].startswith("rehearsal of a ") for file in files)
 
 
+@pytest.mark.slow
 def test_without_a_device_the_run_says_so_and_names_the_rehearsal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And is no failure; nothing is written."""
     import torch

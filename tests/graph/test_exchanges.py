@@ -72,6 +72,7 @@ def saved_by_default() -> int:
     return sum(storages.values())
 
 
+@pytest.mark.slow
 def test_an_lstm_is_said_to_run_otherwise_by_default_and_by_how_much() -> None:
     """In the first lines of the derivation, the check and all files of the report, with bytes of the step as torch runs it."""
     derivation = calc.derive(recurrent(), cache=False, optimizer="sgd")

@@ -221,6 +221,7 @@ def lines_of(spec: Spec) -> tuple[InferenceTerm, ...]:
     return weights_of(graph, derive(graph), spec.sizes(), "bf16").lines
 
 
+@pytest.mark.slow
 def test_tables_are_looked_up_unless_a_matmul_uses_them_too() -> None:
     """GPT-2's token table is the head's as well. Llama 3 8B has 8,030,261,248 parameters, of them a table of 128,256 rows of 4096."""
     tied, lines = (lines_of(load(name)) for name in ("gpt2", "llama3-8b"))
@@ -244,6 +245,7 @@ def test_formats_that_are_none_are_refused(name: str, group: int | None, said: s
         weight_format(name, group)
 
 
+@pytest.mark.slow
 def test_the_document_holds_what_was_found(tmp_path: Path) -> None:
     """Terms add up to the quantities, and the checks are in it."""
     made = document(inference(config(tmp_path, "llama", "LlamaForCausalLM", GROUPED), {"B": 3, "T": 50}, weights_in="int4"))

@@ -165,6 +165,7 @@ def wrong(folder: Path, seed: int, count: int, names: tuple[str, ...]) -> Iterat
             yield f"seed {seed}, config {number}: {said}\n{content[:3_000]!r}"
 
 
+@pytest.mark.slow
 def test_thirty_configs_are_a_spec_or_one_line(tmp_path: Path, bounded: None) -> None:
     """A sample of what the slow test tries."""
     assert [] == [*wrong(tmp_path, 0, 30, QUICK)]

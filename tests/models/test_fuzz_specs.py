@@ -136,6 +136,7 @@ def fuzz(count: int, seed: int, put: Callable[[Mapping[str, Any]], str]) -> None
     assert loaded > count // 50
 
 
+@pytest.mark.slow
 def test_a_hundred_specs_of_random_fields_are_loaded_or_refused(given: Callable[[Mapping[str, Any]], str]) -> None:
     fuzz(100, 1, given)
 

@@ -111,6 +111,7 @@ def test_layers_of_one_kind_that_are_listed_by_number_follow_the_depth(tmp_path:
     assert tuple(module.config.time_step_limit) == (0, 1)
 
 
+@pytest.mark.slow
 def test_fields_of_single_layers_follow_the_pattern(tmp_path: Path) -> None:
     """As the library saves a config whose layers differ: by the numbers of those that do. A table of other numbers stays."""
     gemma = LLAMA | {"model_type": "gemma4_text", "architectures": ["Gemma4ForCausalLM"], "num_hidden_layers": 4, "head_dim": 8}

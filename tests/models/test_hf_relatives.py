@@ -169,6 +169,7 @@ def test_towers_whose_vectors_are_multiplied_have_one_width(tmp_path: Path) -> N
     assert 48 == clip["vision_d"].default
 
 
+@pytest.mark.slow
 def test_a_size_that_is_the_width_of_what_another_part_returns_is_tied_to_it(tmp_path: Path) -> None:
     """The decoder of TrOCR reads its encoder's vectors, and has a field for their width. 40 is also a width of its own there."""
     seeing = {"model_type": "vit", "hidden_size": 40, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 44}
@@ -197,6 +198,7 @@ def test_a_depth_of_which_layers_have_numbers_is_a_number(tmp_path: Path) -> Non
     assert ("backbone_L" in spec.dims, spec.dims["reassemble_hidden_size"].default) == (False, "backbone_d")
 
 
+@pytest.mark.slow
 def test_a_size_that_the_class_needs_to_be_the_width_is_tied_to_it(tmp_path: Path) -> None:
     """Else every size would become a number, as the class refuses an embedding of another width with any symbols."""
     squeezed = {"model_type": "squeezebert", "architectures": ["SqueezeBertForMaskedLM"], "num_hidden_layers": 5, "vocab_size": 97}
@@ -231,6 +233,7 @@ def test_layers_that_are_counted_beside_the_others_are_a_part_of_them(tmp_path: 
     assert [[1, 4, 7, 10]] * 2 == [[i for i, block in enumerate(part.block) if block.is_sparse] for part in (made.encoder, made.decoder)]
 
 
+@pytest.mark.slow
 def test_a_head_width_of_which_a_share_is_rotated_moves_with_that_share(tmp_path: Path) -> None:
     """As the library saves a config of latent attention: it names the rotated width twice. Each alone would become a number."""
     latent = {"kv_lora_rank": 12, "q_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "head_dim": 8}
@@ -267,6 +270,7 @@ CLAP = {
 }
 
 
+@pytest.mark.slow
 def test_texts_and_sounds_are_compared_as_texts_and_pictures_are(tmp_path: Path) -> None:
     """A spectrum that is folded into a square picture of 32 has four times 32 frames of 8 bins."""
     spec = spec_of(tmp_path, CLAP)

@@ -107,6 +107,7 @@ def test_no_name_at_all_escapes_as_a_traceback(name: str) -> None:
 # -- the user's own file -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_users_file_gives_its_spec(tmp_path: Path) -> None:
     """Under its own name; its source names the file and its content."""
     file = written(tmp_path, MODEL)
@@ -118,6 +119,7 @@ def test_a_users_file_gives_its_spec(tmp_path: Path) -> None:
     assert spec.sizes() == {"B": 4, "n": 3}
 
 
+@pytest.mark.slow
 def test_the_key_follows_the_content_of_the_file_and_of_what_it_imports(tmp_path: Path) -> None:
     """A neighbor's change must not be answered from the cache."""
     written(tmp_path, "import torch\n\nWIDTH = 3\n", "napkin_test_neighbor.py")

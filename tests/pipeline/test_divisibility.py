@@ -183,6 +183,7 @@ def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
     assert compare(derivation)
 
 
+@pytest.mark.slow
 def test_divisors_of_the_requested_sizes_are_inferred_before_sizes_are_specialized() -> None:
     """The step runs at any S and P, but otherwise where P does not divide S; heads are a number in the code, so d is a multiple of 3."""
 

@@ -154,6 +154,7 @@ class Frequencies(nn.Module):
         return x * torch.cat([self.frequencies, self.frequencies])
 
 
+@pytest.mark.slow
 def test_a_depth_stays_a_symbol_where_the_width_has_to_be_a_number() -> None:
     """It counts layers: no divisor helps the line that fails, and what counts iterations is not at fault."""
     dims = {"B": 2, "L": 7, "h": 3, "d": Dim(24, multiple_of="h")}

@@ -18,6 +18,7 @@ from calc.models.catalogue import CATALOGUE
 from calc.pipeline.iterations import Iterations, _Few
 from calc.spec import Spec
 from tests.checks import failures
+from tests.quick import few
 from tests.trace import modules
 
 DIMS = {"B": 3, "d": 7, "L": 5}
@@ -74,6 +75,20 @@ def two_in_the_last_two(i: int, depth: int) -> int:
     return 2 if i >= depth - 2 else 1
 
 
+def two_in_every_other(i: int, _: int) -> int:
+    return 2 if i % 2 else 1
+
+
+def two_in_every_third(i: int, _: int) -> int:
+    return 2 if i % 3 == 2 else 1
+
+
+PATTERNS = [
+    (two_in_every_other, "Eq(Mod(L, 2), 0)"),
+    (two_in_every_third, "Eq(Mod(L, 3), 0)"),
+    (two_in_every_eighth, "Eq(Mod(L, 8), 0)"),
+    (two_from_the_ninth, "L >= 9"),
+]
 DIFFERENT = [two_from_the_ninth, two_in_every_eighth, two_in_all_of_more_than_eight]
 
 
@@ -82,7 +97,7 @@ def slow(values: Iterable[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("declared", [(), *slow([("L",)])])
-@pytest.mark.parametrize("cells", DIFFERENT)
+@pytest.mark.parametrize("cells", few(DIFFERENT, 1))
 def test_a_depth_at_which_layers_differ_is_a_number(cells: Cells, declared: tuple[str, ...]) -> None:
     result = derived(deep(cells, trip_counts=declared), L=11)
 
@@ -110,9 +125,10 @@ def test_without_the_forward_a_derivation_is_wrong_and_a_check_fails(monkeypatch
 
 
 @pytest.mark.parametrize("declared", [(), *slow([("L",)])])
-@pytest.mark.parametrize(("cells", "assumed"), [(two_in_every_eighth, "Eq(Mod(L, 8), 0)"), (two_from_the_ninth, "L >= 9")])
+@pytest.mark.parametrize(("cells", "assumed"), few(PATTERNS, 2, of=lambda cells, _: cells in (two_in_every_other, two_in_every_third)))
 def test_layers_that_repeat_a_pattern_have_closed_forms_in_the_depth(cells: Cells, assumed: str, declared: tuple[str, ...]) -> None:
-    """24 layers are three patterns, or 16 after the first eight; the closed forms hold at any depth of the same remainder."""
+    """24 layers are twelve patterns, or eight, or three, or 16 after the first eight; the closed forms hold at any depth of the same
+    remainder."""
     result = derived(deep(cells, trip_counts=declared), L=24)
 
     assert dict(result.specialized) == {}
@@ -121,6 +137,7 @@ def test_layers_that_repeat_a_pattern_have_closed_forms_in_the_depth(cells: Cell
     assert [] == failures(calc.check(result))
 
 
+@pytest.mark.slow
 def test_the_remainder_of_a_depth_is_that_of_the_requested_one() -> None:
     """19 layers are two patterns and three layers, also where another dimension follows from the depth."""
     result = derived(deep(two_in_every_eighth, dims=DIMS | {"m": calc.Dim("2*L", tied=True)}), L=19)
@@ -227,6 +244,7 @@ def walk() -> Spec:
     return modules.spec(Walk, dims={"B": 3, "d": 7, "T": 5}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
 
 
+@pytest.mark.slow
 def test_positions_are_iterations_as_well() -> None:
     result = derived(walk(), T=41)
     assert (dict(result.specialized), cells_run(result)) == ({"T": 41}, 43)
@@ -240,6 +258,7 @@ def forwards(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, int]]:
     return at
 
 
+@pytest.mark.slow
 def test_a_forward_that_takes_too_long_is_one_of_fewer_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four operators each. What differs beyond is not seen: this is what is not checked of a loop over many positions."""
     ran = forwards(monkeypatch)
@@ -262,6 +281,7 @@ def test_no_forward_up_to_the_certified_depth_and_one_for_each_larger_one(monkey
     assert 3 == len(ran)  # two of them with the traced numbers of layers
 
 
+@pytest.mark.slow
 def test_what_a_forward_has_shown_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
     ran = forwards(monkeypatch)
@@ -329,6 +349,7 @@ class SkipsOver(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_a_depth_that_is_halved_and_counted_is_a_number_where_layers_differ() -> None:
     """The symbol is half of the depth: the dimension that becomes a number is the depth."""
     spec = Spec("skips", {"B": 3, "d": 7, "L": 12}, SkipsOver, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())

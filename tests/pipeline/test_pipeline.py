@@ -116,6 +116,7 @@ print(json.dumps({name: result[name].value for name in result}))
 """
 
 
+@pytest.mark.slow
 def test_a_hit_needs_no_torch(cache: Path) -> None:
     """In a Python that cannot import it, at other sizes than those traced: d * m + m = 13 * 11 + 11 parameters."""
     calc.trace(spec(Builds()))
@@ -447,6 +448,7 @@ def test_later_certificates_are_cached(cache: Path) -> None:
 WITHOUT_TORCH = HIT.replace('result = calc.derive(spec, {"d": 13})', 'calc.derive(spec)["memory.peak"].at(B=1)').partition("print")[0]
 
 
+@pytest.mark.slow
 def test_without_torch_sizes_that_have_to_be_traced_are_refused_unless_cached(cache: Path) -> None:
     """In one line that says what is missing."""
     run = [sys.executable, "-c", WITHOUT_TORCH]

@@ -13,6 +13,7 @@ import calc
 from calc import Spec
 from calc.dimensions import Dim
 from tests.checks import failures
+from tests.quick import few
 
 
 class Pyramid(nn.Module):
@@ -286,6 +287,7 @@ class Blockwise(nn.Module):
         return torch.cat([self.mix(x[:, i : i + 8]) for i in range(0, x.shape[1], 8)], 1)
 
 
+@pytest.mark.slow
 def test_where_a_length_is_no_trip_count_the_number_of_chunks_is() -> None:
     """A length of a few positions is one chunk, whose closed forms hold at no longer length."""
     s = Spec("chunked", {"B": 3, "T": 40, "d": 5}, Blockwise, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
@@ -308,6 +310,7 @@ class ChunkedLoss(nn.Module):
         return nn.functional.linear_cross_entropy(self.mix(x).flatten(0, 1), self.head.weight, y.flatten(), options=options)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(nn, "LinearCrossEntropyOptions"), reason="since torch 2.13")
 def test_the_size_that_makes_more_chunks_than_were_traced_is_a_number() -> None:
     """A few rows are one chunk, so both sizes look like numbers of iterations; at the length asked for a batch has as many chunks more."""
@@ -396,7 +399,7 @@ class Windowed(nn.Module):
         return heads * windows.sum()
 
 
-@pytest.mark.parametrize(("masks", "numbers"), [(True, {"w"}), (False, {"d", "h", "w"})], ids=["mask", "rows"])
+@pytest.mark.parametrize(("masks", "numbers"), few([(True, {"w"}), (False, {"d", "h", "w"})], 1))
 def test_a_multiple_is_inferred_where_other_sizes_have_to_be_numbers(masks: bool, numbers: set[str]) -> None:
     """The batch is on both sides of the comparison and stays a symbol, as do width and heads where only sizes of a mask are compared."""
     dims = {"B": 2, "R": 24, "p": 2, "w": 3, "d": 20, "h": 5}

@@ -88,6 +88,7 @@ def chain(**dims: int | str | Dim) -> Spec:
     return Spec("chain", {"B": 7, "d": 13, "L": 23, **dims}, Chain, _inputs, lambda module, x: module(x).sum(), trip_counts=("L",))
 
 
+@pytest.mark.slow
 def test_a_deep_stack_is_derived_with_its_depth_as_the_only_symbol() -> None:
     """Certificates have 5 and 6 layers: 22 are traced, 23 are derived, with the numbers of the general derivation."""
     general, run = calc.derive(chain(), cache=False), Run(made(mode="infer"), cache=False)

@@ -44,6 +44,7 @@ def test_a_model_is_converted_where_it_is_built(convert: Callable[[nn.Module], n
     assert _exact(derivation, B=2, d=5)
 
 
+@pytest.mark.slow
 def test_torch_warns_of_no_number_of_heads_that_napkin_chose() -> None:
     """A trace takes primes for sizes: an encoder with 2 heads is built with odd ones too. Other warnings of a build are shown."""
 
@@ -107,6 +108,7 @@ def test_a_file_that_a_model_imports_while_it_is_built_is_executed_outside_of_th
     assert _exact(derivation)
 
 
+@pytest.mark.slow
 def test_the_first_trace_of_a_process_says_nothing() -> None:
     """Torch imports files of its own in it, also those that leaving the trace takes, and reports one that fails."""
     program = (

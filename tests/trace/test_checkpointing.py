@@ -97,6 +97,7 @@ def test_a_checkpointed_model_is_exact(way: str) -> None:
     assert [] == [v.quantity for v in report.verdicts if v.verdict == NOT_MEASURED]
 
 
+@pytest.mark.slow
 def test_a_checkpointed_block_keeps_its_input_only() -> None:
     """The input of each of L blocks, that of the two layers outside, and that of the square: 4·B·d each."""
     assert derived("not reentrant")["activations.bytes"].text == "4*B*d*L + 12*B*d"

@@ -194,6 +194,7 @@ def test_one_module_used_in_a_loop_is_one_set_of_weights() -> None:
     assert result["flops.forward.matmul"].at(L=11) == 2 * 11 * 3 * 7 * 7
 
 
+@pytest.mark.slow
 def test_two_loop_counts_are_independent() -> None:
     """L d² and M (2 d f + f + d), each linear in its own count."""
     s = spec(TwoStacks, dims={"B": 3, "d": 7, "f": 11, "L": 5, "M": 7})
@@ -269,6 +270,7 @@ class EvenAndOdd(Stack):
         return super().forward(pairs.flatten(1))
 
 
+@pytest.mark.slow
 def test_a_width_that_fails_at_another_line_bounds_no_batch() -> None:
     """Halves of an odd width do not fit, whatever the batch is: that another line says so at another batch is no bound of it."""
     lines: list[str] = []
@@ -288,6 +290,7 @@ def test_what_fails_at_other_counts_alone_is_no_bound() -> None:
     assert dims["T"].multiple_of == 2
 
 
+@pytest.mark.slow
 def test_lists_in_each_layer_that_grow_together_are_looped_over() -> None:
     """The list in layer i has the child i alone, so none is longer in a deeper trace; that of all layers is, and the depth is a symbol."""
     adapted = spec(
@@ -304,6 +307,7 @@ def test_lists_in_each_layer_that_grow_together_are_looped_over() -> None:
     assert [] == failures(calc.check(result))
 
 
+@pytest.mark.slow
 def test_a_multiple_is_assumed_before_more_iterations_are_traced() -> None:
     """Few iterations determine no peak, but what the length is a multiple of shows in everything else: nothing deep is traced twice."""
     chunked = spec(
@@ -334,6 +338,7 @@ class Halving(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_a_depth_at_which_nothing_is_left_to_halve_is_a_number_and_no_length_a_multiple() -> None:
     """Three layers have no closed form in their number; with eight, 71 positions are too few, which says nothing of the positions."""
     halved = spec(Halving, dims={"B": 2, "c": 2, "T": 71, "L": 3}, inputs=lambda n: (torch.randn(n.B, n.c, n.T),))
@@ -387,6 +392,7 @@ class Parts(nn.Module):
         return torch.stack([(self.layer(part) * part.amax(1, keepdim=True)).sum(1) for part in x.split(self.b, 1)], 1)
 
 
+@pytest.mark.slow
 def test_what_is_left_for_the_last_part_of_a_loop_is_no_branch() -> None:
     """Of five parts it is T - 4*b, compared with zero and one: a part like the others at any number of them, which certificates verify."""
     parts = spec(Parts, dims={"B": 3, "T": Dim(20, multiple_of="b"), "b": 5, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
@@ -416,6 +422,7 @@ class StackedCells(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_loops_over_time_in_stacked_cells_have_a_peak_in_the_length() -> None:
     """The last iteration of the first cell and the first of the second are at ends of loops of their own, though one module runs both."""
     cells = spec(StackedCells, dims={"B": 3, "T": 11, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))

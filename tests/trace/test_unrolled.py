@@ -17,6 +17,7 @@ from calc.derive.result import Derivation
 from calc.graph import trip_counts
 from calc.spec import Spec
 from tests.checks import failures
+from tests.quick import few
 from tests.trace.modules import spec
 
 DIMS = {"B": 3, "T": 5, "d": 7}
@@ -75,6 +76,7 @@ def products(result: Derivation, **sizes: int) -> int:
     return result["flops.forward.matmul"].at(**sizes) // (2 * known["B"] * known["d"] ** 2)
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_leaves_the_length_a_symbol() -> None:
     """A guard on B·T and T has another outcome by the batch, whatever the length: the cases of one and of more have the same loop."""
 
@@ -90,7 +92,7 @@ def test_a_batch_of_one_leaves_the_length_a_symbol() -> None:
     assert (400, 401, 31) == (products(result, B=1, T=400), products(result, B=3, T=400), products(result, B=2, T=30))
 
 
-@pytest.mark.parametrize("places", [every, backwards])
+@pytest.mark.parametrize("places", few([every, backwards], 1))
 def test_every_iteration_is_counted_at_any_length(places: Callable[[Any], Any]) -> None:
     """T cells, each once, up and down."""
     result = derived(walk(places))
@@ -98,6 +100,7 @@ def test_every_iteration_is_counted_at_any_length(places: Callable[[Any], Any]) 
     assert [products(result, T=T) for T in (6, 8, 11, 1000)] == [6, 8, 11, 1000]
 
 
+@pytest.mark.slow
 def test_a_length_that_may_be_a_number_is_a_loop_count_where_it_can_be() -> None:
     """Nothing is specialized, and a thousand iterations need no trace of a thousand iterations."""
     result = derived(specializable(every))

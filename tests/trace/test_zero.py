@@ -68,6 +68,7 @@ class Growing(nn.Module):
         return total
 
 
+@pytest.mark.slow
 def test_saved_tensors_that_grow_from_iteration_to_iteration_are_one_row() -> None:
     """Σ 4·B·(d + i) for i = 1 … 12 bytes; a row for each size would have fewer than none of some."""
     growing = spec(lambda n: Growing(n.d, n.L), dims={"B": 3, "d": 5, "L": 12}, loss=lambda module, x: module(x))

@@ -58,6 +58,7 @@ def _everything() -> str:
     return code.combined(code.meanings(code.sources()).values())
 
 
+@pytest.mark.slow
 def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
     """Neither a stored form nor the key of a trace in the cache."""
     before = _trace_of(load("gpt2"))
@@ -86,6 +87,7 @@ def test_a_statement_changes_every_form_whose_derivation_runs_it(edit: Edit) -> 
     assert [STALE, STALE] == [precomputed.why_not("gpt2"), precomputed.why_not("transformers:llama")]
 
 
+@pytest.mark.slow
 def test_a_rule_changes_the_forms_and_traces_that_it_counts_and_no_others(edit: Edit) -> None:
     """Convolutions are in ResNet-50 and ViT, and in no GPT-2. What a user's own model depends on is not in the index."""
     specs = [load("resnet50"), load("gpt2"), replace(load("gpt2"), key="spec:0123")]

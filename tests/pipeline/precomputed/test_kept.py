@@ -50,6 +50,7 @@ def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Derivation:
     return calc.derive(calc.load("linear"), optimizer="sgd")
 
 
+@pytest.mark.slow
 def test_later_commands_answer_as_if_nothing_had_been_derived_and_without_torch(model: str) -> None:
     """The form of a batch of five is general; that of a batch of one has a case beside it, of which nothing is said at other batches."""
     five, one = _derive(model, "B=5", *SGD), _derive(model, "B=1", *SGD)
@@ -83,6 +84,7 @@ def test_a_changed_config_has_no_form(model: str) -> None:
     assert before != places(model, None)
 
 
+@pytest.mark.slow
 def test_a_config_that_changes_while_it_is_derived_has_no_form(model: str) -> None:
     derivation = calc.derive(calc.load(model), mode="infer")
     config = Path(model.removeprefix("hf:"))

@@ -464,6 +464,7 @@ spec = Spec("selecting", {"B": 11}, lambda n: torch.nn.Linear(1, 1), inputs, los
 """
 
 
+@pytest.mark.slow
 def test_a_size_that_only_a_trace_names_can_be_set(tmp_path):
     """The assumption says: set another with -d n1; a name that the trace does not declare is refused after it."""
     (tmp_path / "selecting.py").write_text(SELECTING)

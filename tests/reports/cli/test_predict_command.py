@@ -120,6 +120,7 @@ def test_bad_input_is_one_line_and_exit_2(case: tuple[tuple[str, ...], str], mon
     assert 1 == actual.stderr.count("\n")
 
 
+@pytest.mark.slow
 def test_a_step_is_predicted_for_a_gpu_that_is_not_here_beside_what_was_recorded_on_it() -> None:
     """By the operators that were timed on an H100: by its kernels, so that its own runs of GPT-2 in fp32 are of this step."""
     result = _run("predict", "gpt2", "B=8", "T=1024", "--gpu", "h100-sxm", "--json")

@@ -182,6 +182,7 @@ def fuzz(verified: Callable[..., Any], seed: int, count: int) -> None:
     assert min(ends[0], ends[1], ends[2]) > count / 100, ends
 
 
+@pytest.mark.slow
 def test_some_documents_end_in_order(verified: Callable[..., Any]) -> None:
     """A sample of those below."""
     fuzz(verified, 1, QUICK)

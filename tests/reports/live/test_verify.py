@@ -159,6 +159,7 @@ def test_lines_that_were_taken_out_or_put_in_show(texts: Mapping[str, str]) -> N
     assert (added.line, added.says, added.right) == (row + 1, "all is well", "")
 
 
+@pytest.mark.slow
 def test_another_machine_is_said_and_is_no_difference(report: Path, texts: Mapping[str, str]) -> None:
     """What was noted of it stands in the text and in the inputs alike."""
     file = report / "report.md"

@@ -172,6 +172,7 @@ def test_one_thing_is_shown_at_a_time() -> None:
     assert "napkin: --explain, --coverage, --saved and --peak each show one thing: give one of them\n" == result.stderr
 
 
+@pytest.mark.slow
 def test_a_real_timeline_fits_the_page() -> None:
     """GPT-2 at its own size: the figure stays under 60 kB, and says what is alive at the peak."""
     result = calc.derive(calc.load("gpt2"), {"d": 12, "h": 3, "V": 17, "C": 8, "T": 8, "B": 2})

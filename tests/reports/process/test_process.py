@@ -205,6 +205,7 @@ def test_an_interrupt_at_any_moment_of_a_derivation_is_130(seed: int, tmp_path: 
 # -- where it runs ---------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_a_home_there_is_no_cache(tmp_path: Path) -> None:
     """A container's user may have no entry, and no HOME."""
     before = "import os, pwd\ndef none(_): raise KeyError('no entry')\npwd.getpwuid = none\nos.environ.pop('HOME', None)\n"
@@ -216,6 +217,7 @@ def test_without_a_home_there_is_no_cache(tmp_path: Path) -> None:
     assert (actual.returncode, actual.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_folder_whose_name_is_no_text_is_a_folder(tmp_path: Path) -> None:
     """The current one, of a spec, and of what is not there."""
     folder = os.fsencode(tmp_path) + b"/caf\xe9"

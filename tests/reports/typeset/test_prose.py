@@ -98,6 +98,7 @@ def test_a_note_made_to_be_slow_or_deep_is_shown_as_it_is(note):
     assert prose.markdown(note)
 
 
+@pytest.mark.slow
 def test_the_readers_of_prose_are_imported_where_html_is_written_only():
     """Deriving, and writing Markdown, needs neither."""
     code = "import sys; from tests.reports import pages; from reports.writers import markdown, html; from reports.jobs import job, report;"

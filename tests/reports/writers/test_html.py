@@ -198,6 +198,7 @@ def test_equal_pages_give_equal_bytes(text):
     assert text == html.write(pages.page())
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_the_hash_seed():
     """A process with another seed than this one writes the same page and the same Markdown."""
     code = "from tests.reports import pages; from reports.writers import html, markdown; import hashlib; p = pages.page();"

@@ -141,6 +141,7 @@ def test_a_flag_of_the_questions_page_names_the_units_of_its_numbers() -> None:
     assert "bound by memory bandwidth: reading takes {m} s, multiplying {c} s" in [message for _, message, _ in data["conditions"]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium here")
 def test_the_questions_page_gives_pythons_answers(tmp_path: Path) -> None:
     """Fifty questions, at their examples and at random inputs: the same fractions, and refused where Python refuses."""
