@@ -200,7 +200,6 @@ def _last_submodules(trace: StepTrace) -> list[str]:
         if op.phase != phase:
             last, phase = {}, op.phase
         paths.append(last.get(op.module_path, op.module_path))
-        *names, _ = op.module_path.split(".")
         last |= dict.fromkeys(_around(op.module_path), op.module_path)
     return paths
 
