@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.derive import peak as memory
 from calc.derive.accumulate import Accumulator
+from calc.derive.live_points import AS_THEY_ARE, by_label, live_points
 from calc.derive.loops import LoopIndices
-from calc.derive.peak import PeakCandidate
+from calc.derive.peak import PeakCandidate, place_of
 from calc.errors import CertificateError, NapkinError
 from calc.graph.step import StepTrace
 from calc.symbolic.algebra import Algebra, Poly
@@ -74,17 +74,17 @@ def _compare_peak(forms: CertifiedForms, quantity: str, trace: StepTrace) -> Non
     """Compare each peak candidate that ``trace`` has, and the maximum."""
     step, candidates = forms.peaks[quantity]
     derived = forms.algebra.at(trace.sizes)
-    points = memory.live_points(trace, step, int)
-    distinction = next((peak.distinction for peak in candidates), memory.Distinction())
-    labels = memory.by_label(trace, points, forms.module_paths, distinction)
+    points = live_points(trace, step, int)
+    distinction = next((peak.distinction for peak in candidates), AS_THEY_ARE)
+    labels = by_label(trace, points, forms.module_paths, distinction)
     for peak in candidates:
         if peak.label in labels:
-            _compare(quantity, derived(peak.live), labels[peak.label].live, trace, f" at {memory.place_of(peak)}")
+            _compare(quantity, derived(peak.live), labels[peak.label].live, trace, f" at {place_of(peak)}")
     few = {name: trace.sizes[name] for name, least in forms.trip_counts.items() if trace.sizes[name] < least}
     traced = [peak.live for peak in candidates if peak.label in labels]
     for peak in candidates if few else ():
         if peak.label not in labels and not any(_never_less(forms.algebra, live, peak.live, few) for live in traced):
-            where = f"{quantity} at {memory.place_of(peak)}"
+            where = f"{quantity} at {place_of(peak)}"
             raise CertificateError(quantity, _NO_SUCH_CANDIDATE.format(where, sizes_text(few, PLAIN)), trace.sizes)
     _compare(quantity, max(derived(p.live) for p in candidates), max(m.live for m in points), trace)
 

@@ -1,4 +1,4 @@
-"""Reference decompositions that differ between torch versions, here as torch 2.13 has them.
+"""Reference decompositions that differ between torch versions, here as torch 2.13 has them, and one that is not what the kernel does.
 
 The kernels are the same in every version, so the counts must be too:
 
@@ -7,6 +7,8 @@ The kernels are the same in every version, so the counts must be too:
 - ``frac``: before 2.13 it was computed from the sign and the absolute value;
 - ``native_batch_norm`` in evaluation: after 2.13 ``1 / sqrt`` is one ``rsqrt``;
 - ``native_group_norm_backward``: after 2.13 a product and a difference are one ``addcmul``, which also multiplies by 1.
+
+``_weight_norm_interface`` of a vector: to the kernel every element is a slice of its own, and the decomposition reduces the whole vector.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from torch.nn import functional as F
 from calc.platform.torch_private import decomposition_table
 
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
+_WEIGHT_NORM = torch.ops.aten._weight_norm_interface.default
 
 
 def _silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
@@ -89,6 +92,14 @@ def _group_norm_backward(
     return d_input, d_gamma, d_bias
 
 
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    of_slices: Callable[..., tuple[Tensor, Tensor]] = decomposition_table[_WEIGHT_NORM]
+    if v.dim() > 1:
+        return of_slices(v, g, dim)
+    weight, norm = of_slices(v[:, None], g[:, None])
+    return weight[:, 0], norm[:, 0]
+
+
 def _frac(self: Tensor) -> Tensor:
     return self - torch.trunc(self)
 
@@ -98,6 +109,7 @@ REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.silu_backward.default: _silu_backward,
     torch.ops.aten.log_sigmoid_backward.default: _log_sigmoid_backward,
     _BATCH_NORM: _batch_norm,
+    _WEIGHT_NORM: _weight_norm,
     torch.ops.aten.native_group_norm_backward.default: _group_norm_backward,
 }
 

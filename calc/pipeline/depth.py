@@ -190,9 +190,8 @@ def _periods(plan: TracePlan, graph: Graph) -> dict[str, Period]:
 
     basis, periods = graph.as_basis(), dict[str, Period]()
     certified, requested = certificate_sizes(graph, plan.sizes, plan.attempt)[0][0], basis.values(plan.sizes)
-    for loop in graph.loops:
-        name = basis.dimension(loop)
-        for layers in (_OF_PATTERNS, min(requested[loop], 2 * _OF_PATTERNS)):
+    for loop, name in ((loop, basis.dimension(loop)) for loop in graph.loops):
+        for layers in (_OF_PATTERNS, min(requested[loop], 2 * _OF_PATTERNS)) if name in plan.spec.dims else ():
             at = {**certified, loop: layers}
             forward = outcome_of(functools.partial(first_forward, plan.spec, graph, at))
             if not isinstance(forward, Refusal):

@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.errors import NapkinError
 from calc.rules.registry import Cost, Operator, Term, rule, term
-from calc.rules.shapes import Shape, broadcast, each, reducing, reductions, split
+from calc.rules.shapes import Shape, broadcast, each, reducing, reductions, slices, split
 
 REDUCTION = "a reduction of n elements is n − 1 operations"
 
@@ -144,10 +144,9 @@ def norms(shape: Shape, dtype: str, dims: Any, order: float) -> tuple[Term, ...]
     shapes="x (*) → y (*).",
 )
 def renorm(op: Operator) -> Cost:
-    shape = op.shape("self")
-    axis = op.value("dim") % len(shape)
-    of_slices = norms(shape, op.tensor("self").dtype, [d for d in range(len(shape)) if d != axis], float(op.value("p")))
-    factors = (term(name, shape[axis]) for name in ("n[i] + ε", "1/(n[i] + ε)", "c/(n[i] + ε)"))
+    shape = slices(op.shape("self"), op.value("dim"))
+    of_slices = norms(shape, op.tensor("self").dtype, 1, float(op.value("p")))
+    factors = (term(name, shape[0]) for name in ("n[i] + ε", "1/(n[i] + ε)", "c/(n[i] + ε)"))
     return Cost(elementwise=(*of_slices, *factors, each("x[i] c/(…)", shape)))
 
 

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from calc.rules.reduction import norms
-from calc.rules.registry import DECOMPOSITION, Cost, Factor, Operator, rule, term
-from calc.rules.shapes import Shape, each, reductions
-
-
-def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
-    """(number of slices, elements of each): one slice, with its length, for each index along ``dim``."""
-    axis = dim % len(shape)
-    return shape[axis], math.prod(s for i, s in enumerate(shape) if i != axis)
+from calc.rules.registry import DECOMPOSITION, Cost, Operator, rule, term
+from calc.rules.shapes import each, reducing, slices
 
 
 @rule(
@@ -22,12 +14,11 @@ def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
     shapes="v (*), g (n along dim, 1 elsewhere) → w (*), |v| like g.",
 )
 def weight_norm(op: Operator) -> Cost:
-    shape = op.shape("v")
-    axis = op.value("dim", 0) % len(shape)
+    shape = slices(op.shape("v"), op.value("dim", 0))
     return Cost(
         elementwise=(
-            *norms(shape, op.tensor("v").dtype, [i for i in range(len(shape)) if i != axis], 2),
-            term("g / |v|", shape[axis]),
+            *norms(shape, op.tensor("v").dtype, 1, 2),
+            term("g / |v|", shape[0]),
             each("v g / |v|", shape),
         )
     )
@@ -40,17 +31,16 @@ def weight_norm(op: Operator) -> Cost:
     shapes="dw (*), v (*), g and |v| (n along dim, 1 elsewhere) → dv (*), dg like g.",
 )
 def weight_norm_backward(op: Operator) -> Cost:
-    shape = op.shape("saved_v")
-    slices, elements = _slices(shape, op.value("dim"))
+    shape = slices(op.shape("saved_v"), op.value("dim"))
     return Cost(
         elementwise=(
             each("dw v", shape),
-            term("Σ dw v", slices, reductions(elements)),
-            term("dg = Σ dw v / |v|", slices),
-            term("dg / |v|", slices),
+            reducing("Σ dw v", shape, 1),
+            term("dg = Σ dw v / |v|", shape[0]),
+            term("dg / |v|", shape[0]),
             each("v dg/|v|", shape),
             each("dw − v dg/|v|", shape),
-            term("g / |v|", slices),
+            term("g / |v|", shape[0]),
             each("dv = g/|v| (…)", shape),
         )
     )

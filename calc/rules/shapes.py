@@ -34,6 +34,11 @@ def split(shape: Shape, dims: Any) -> tuple[Shape, Shape]:
     return tuple(s for i, s in enumerate(shape) if i not in chosen), tuple(s for i, s in enumerate(shape) if i in chosen)
 
 
+def slices(shape: Shape, dim: int) -> Shape:
+    """``shape`` as (number of slices, elements of each), with one slice for each index along ``dim``."""
+    return shape[dim], math.prod(size for d, size in enumerate(shape) if d != dim % len(shape))
+
+
 def broadcast(*shapes: Shape) -> Shape:
     """The shape of a pointwise result: at each axis the size that is not 1."""
     rank = max(len(s) for s in shapes)

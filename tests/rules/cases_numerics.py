@@ -213,8 +213,13 @@ add(
     lambda: call(r(7, 5), r(7, 1)),
     lambda: call(r(7, 5, 3), r(1, 1, 3), 2),
     lambda: call(r(7, 1), r(7, 1)),
+    lambda: call(r(7), r(7)),
 )
-add("_weight_norm_interface_backward.default", lambda: call(r(7, 5), r(7, 5), r(7, 1), r(7, 1), 0))
+add(
+    "_weight_norm_interface_backward.default",
+    lambda: call(r(7, 5), r(7, 5), r(7, 1), r(7, 1), 0),
+    lambda: call(r(7), r(7), r(7), r(7), 0),
+)
 
 # -- bags: 7 indices in 3 bags, of 11 rows of 5 ----------
 

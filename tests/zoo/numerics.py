@@ -267,6 +267,7 @@ def _weight_norm(module: nn.Module, dim: int = 0) -> nn.Module:
 
 
 network("weight norm", ROWS, lambda n: nn.utils.parametrizations.weight_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
+network("weight norm of a vector", ROWS, lambda n: nn.utils.parametrizations.weight_norm(nn.Linear(n.n, n.m), "bias"), rows, OTHER_ROWS)
 network("weight norm by hooks", ROWS, lambda n: _weight_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
 network("weight norm by hooks, of the inner axis", CHANNELS, lambda n: _weight_norm(nn.Conv1d(n.n, n.m, 3), 1), signals, OTHER_CHANNELS)
 network("spectral norm", ROWS, lambda n: nn.utils.parametrizations.spectral_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)

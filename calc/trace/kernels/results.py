@@ -195,7 +195,14 @@ def _pooled(x: torch.Tensor, kernel: Sequence[int], output_size: Sequence[Any], 
     return y, y.new_empty(y.shape, dtype=torch.int64)
 
 
+def _normalized(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """``_weight_norm_interface``. Every element of a vector is a slice of its own; torch's fake kernel reduces the whole vector."""
+    weight, norm = torch.ops.aten._weight_norm_interface.default(v, g, dim)
+    return weight, norm.new_empty(v.shape) if v.dim() == 1 else norm
+
+
 RESULTS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._weight_norm_interface.default: _normalized,
     torch.ops.aten._is_all_true.default: _one_truth,
     torch.ops.aten._is_any_true.default: _one_truth,
     **fourier.RESULTS,
