@@ -74,10 +74,11 @@ def _with_depths(spec: Spec, changed: Mapping[str, Dim]) -> Spec:
 
 def repeated(spec: Spec, values: Mapping[str, int], periods: Mapping[str, Period]) -> Spec | None:
     """``spec`` with depths that are numbers of patterns with the remainder of the requested ``values``, which all dimensions have, by the
-    ``periods`` of layers in each dimension; None where these say nothing more."""
+    ``periods`` of layers in each dimension; None where these say nothing more, or the requested depth has no whole pattern."""
     dims = spec.dimensions
     free = {name: dim for name, dim in dims.items() if name in periods and not dim.tied and not isinstance(dim.multiple_of, str)}
-    changed = {name: _grouped(dim, values[name], periods[name]) for name, dim in free.items()}
+    grouped = {name: _grouped(dim, values[name], periods[name]) for name, dim in free.items()}
+    changed = {name: dim for name, dim in grouped.items() if values[name] > dim.plus}
     more = {name: dim for name, dim in changed.items() if (dim.multiple_of, dim.plus) != (dims[name].multiple_of, dims[name].plus)}
     if not more or any(dim.plus + _CERTIFIED * int(dim.multiple_of or 1) > _MOST_LAYERS for dim in more.values()):
         return None

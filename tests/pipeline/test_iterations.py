@@ -138,6 +138,14 @@ def test_layers_that_repeat_a_pattern_have_closed_forms_in_the_depth(cells: Cell
 
 
 @pytest.mark.slow
+def test_a_depth_without_a_whole_pattern_is_a_number() -> None:
+    """A forward with more layers shows a pattern of five, and three are no whole one."""
+    result = derived(deep(lambda i, _: 2 if i % 5 == 1 else 1), L=3)
+
+    assert (dict(result.specialized), cells_run(result)) == ({"L": 3}, 4)
+
+
+@pytest.mark.slow
 def test_the_remainder_of_a_depth_is_that_of_the_requested_one() -> None:
     """19 layers are two patterns and three layers, also where another dimension follows from the depth."""
     result = derived(deep(two_in_every_eighth, dims=DIMS | {"m": calc.Dim("2*L", tied=True)}), L=19)
@@ -283,12 +291,13 @@ def test_no_forward_up_to_the_certified_depth_and_one_for_each_larger_one(monkey
 
 @pytest.mark.slow
 def test_what_a_forward_has_shown_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three forwards for each of two models; one with more layers is that in which a pattern is looked for."""
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
     ran = forwards(monkeypatch)
     for cells, key in ((alike, "alike"), (two_in_every_eighth, "eighth")):
         results = [calc.derive(deep(cells, key=key), {"L": 11}, optimizer="sgd") for _ in range(2)]
         assert [cells_run(result) for result in results] == 2 * [sum(cells(i, 11) for i in range(11))]
-    assert 2 * 3 == len(ran)
+    assert 2 * [3, 4, 11] == [sizes["L"] for sizes in ran if sizes["L"] <= 11]
 
 
 def test_polynomials_through_what_was_made_are_continued() -> None:
