@@ -139,10 +139,10 @@ def test_layers_that_repeat_a_pattern_have_closed_forms_in_the_depth(cells: Cell
 
 @pytest.mark.slow
 def test_a_depth_without_a_whole_pattern_is_a_number() -> None:
-    """A forward with more layers shows a pattern of five, and three are no whole one."""
-    result = derived(deep(lambda i, _: 2 if i % 5 == 1 else 1), L=3)
+    """A forward with more layers shows a pattern of four, and three are no whole one."""
+    result = derived(deep(lambda i, _: 2 if i % 4 == 3 else 1), L=3)
 
-    assert (dict(result.specialized), cells_run(result)) == ({"L": 3}, 4)
+    assert (dict(result.specialized), cells_run(result)) == ({"L": 3}, 3)
 
 
 @pytest.mark.slow
@@ -297,7 +297,7 @@ def test_what_a_forward_has_shown_is_kept_on_disk(tmp_path: Path, monkeypatch: p
     for cells, key in ((alike, "alike"), (two_in_every_eighth, "eighth")):
         results = [calc.derive(deep(cells, key=key), {"L": 11}, optimizer="sgd") for _ in range(2)]
         assert [cells_run(result) for result in results] == 2 * [sum(cells(i, 11) for i in range(11))]
-    assert 2 * [3, 4, 11] == [sizes["L"] for sizes in ran if sizes["L"] <= 11]
+    assert 2 * [3, 4, 11] == [sizes["L"] for sizes in ran if "L" in sizes]
 
 
 def test_polynomials_through_what_was_made_are_continued() -> None:
