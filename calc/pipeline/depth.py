@@ -184,14 +184,15 @@ class Attempts:
 
 
 def _periods(plan: TracePlan, graph: Graph) -> dict[str, Period]:
-    """How layers repeat a pattern, by dimension, as a forward with several patterns shows; where the model takes no such number of layers,
-    one with as many as it has."""
+    """How layers repeat a pattern that is not declared, by dimension, as a forward with several patterns shows; where the model takes no
+    such number of layers, one with as many as it has."""
     from calc.trace import certificate_sizes, first_forward
 
-    basis, periods = graph.as_basis(), dict[str, Period]()
+    basis, dims, periods = graph.as_basis(), plan.spec.dimensions, dict[str, Period]()
     certified, requested = certificate_sizes(graph, plan.sizes, plan.attempt)[0][0], basis.values(plan.sizes)
     for loop, name in ((loop, basis.dimension(loop)) for loop in graph.loops):
-        for layers in (_OF_PATTERNS, min(requested[loop], 2 * _OF_PATTERNS)) if name in plan.spec.dims else ():
+        may_repeat = name in dims and dims[name].multiple_of is None
+        for layers in (_OF_PATTERNS, min(requested[loop], 2 * _OF_PATTERNS)) if may_repeat else ():
             at = {**certified, loop: layers}
             forward = outcome_of(functools.partial(first_forward, plan.spec, graph, at))
             if not isinstance(forward, Refusal):
