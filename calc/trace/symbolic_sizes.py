@@ -331,7 +331,7 @@ class SizeEnv(ShapeEnv):
 
     def remainders(self, lines: Collection[str]) -> list[str]:
         """The divisions that leave a remainder where one of ``lines`` asked whether they do, as ``(h*k)//16 leaves a remainder``; what both
-        sides of a division have in common is left out."""
+        sides of a division have in common is left out, and so are terms of a sum that leave none."""
         return self._remainders((expr, bool(value)) for expr, (value, where) in self.answers.items() if where in lines)
 
     def last_remainders(self, line: str) -> list[str]:
@@ -341,10 +341,11 @@ class SizeEnv(ShapeEnv):
         return self._remainders([(expr, bool(value))] if where == line else ())
 
     def _remainders(self, evaluated: Iterable[tuple[Any, bool]]) -> list[str]:
-        equations = ((expr, holds is isinstance(expr, sp.Eq)) for expr, holds in evaluated if isinstance(expr, sp.Eq | sp.Ne))
+        each = ((part, holds) for expr, holds in evaluated for part in (expr.args if isinstance(expr, sp.Or) and not holds else (expr,)))
+        equations = ((expr, holds is isinstance(expr, sp.Eq)) for expr, holds in each if isinstance(expr, sp.Eq | sp.Ne))
         left = (expr for expr, equal in equations if equal is not (expr.rhs == 0) and expr.rhs.is_Integer)
         divisions = (part for expr in left for part in expr.atoms(sp.Function) if type(part).__name__ in ("Mod", "PythonMod"))
-        reduced = (sp.fraction(sp.cancel(part.args[0] / part.args[1])) if part.args[1].free_symbols else part.args for part in divisions)
+        reduced = (_with_remainder(*part.args) for part in divisions)
         texts = ([size_text(argument, self.names) for argument in arguments] for arguments in reduced)
         return [f"({whole})//{by} leaves a remainder" for whole, by in texts]
 
@@ -407,3 +408,11 @@ def _is_nested(division: Any) -> bool:
 
 def _is_polynomial(expr: Any) -> bool:
     return bool(expr.is_polynomial(*expr.free_symbols))
+
+
+def _with_remainder(whole: Any, by: Any) -> tuple[Any, Any]:
+    """The two sides of a division without what they have in common; of a sum divided by a number, its terms that leave a remainder."""
+    if by.free_symbols:
+        common: tuple[Any, Any] = sp.fraction(sp.cancel(whole / by))
+        return common
+    return sp.Add(*(term for term in sp.Add.make_args(sp.expand(whole)) if term.as_coeff_Mul()[0] % by)), by

@@ -434,3 +434,26 @@ def test_a_width_in_heads_that_are_in_groups_is_a_multiple_of_the_heads() -> Non
     assert not derivation.specialized
     assert "Eq(Mod(d, h), 0)" in {a.expr for a in derivation.assumptions}
     assert [] == failures(calc.check(derivation, h=6, g=2))
+
+
+class RotatedPart(nn.Module):
+    """Rotates a part of each row, as complex numbers: torch needs rows of an even length for that."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.n, self.rows = n, nn.Linear(n.d, n.r + n.k)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, part = self.rows(x).split([self.n.r, self.n.k], -1)
+        part = part.view(part.shape[0], 1, part.shape[1], -1)
+        return torch.view_as_real(torch.view_as_complex(part.reshape(*part.shape[:-1], -1, 2)) * 1j).flatten(3)
+
+
+def test_of_a_sum_that_must_be_even_the_odd_term_is_made_even() -> None:
+    """``r + 2 (k/2)`` has no remainder of its second term: r is even, k is not a multiple of four, and neither is a number."""
+    dims = {"B": 3, "T": 7, "d": 5, "r": 22, "k": Dim(10, multiple_of=2)}
+    result = calc.derive(Spec("rotated", dims, RotatedPart, lambda n: (torch.randn(n.B, n.T, n.d),), lambda m, x: m(x).sum()), cache=False)
+
+    assert {"B"} >= result.specialized.keys()
+    assert {"r": 2, "k": 2} == {dim.name: dim.multiple_of for dim in result.dims if dim.name in "rk"}
+    assert failures(calc.check(result)) == []
