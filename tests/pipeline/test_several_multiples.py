@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sympy as sp
 import torch
 from einops import rearrange
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 import calc
 from calc import Spec
 from calc.dimensions import Dim
+from calc.trace.symbolic_sizes import _with_remainder
 from tests.checks import failures
 from tests.quick import few
 
@@ -436,24 +438,34 @@ def test_a_width_in_heads_that_are_in_groups_is_a_multiple_of_the_heads() -> Non
     assert [] == failures(calc.check(derivation, h=6, g=2))
 
 
-class RotatedPart(nn.Module):
-    """Rotates a part of each row, as complex numbers: torch needs rows of an even length for that."""
+class RotatedParts(nn.Module):
+    """Rotates a part of each row of two matrices, as complex numbers: torch needs rows of an even length for that."""
 
     def __init__(self, n: Any) -> None:
         super().__init__()
-        self.n, self.rows = n, nn.Linear(n.d, n.r + n.k)
+        self.n, self.q, self.kv = n, nn.Linear(n.d, n.h * (n.a + n.k)), nn.Linear(n.d, n.r + n.k)
 
     def forward(self, x: Tensor) -> Tensor:
-        _, part = self.rows(x).split([self.n.r, self.n.k], -1)
-        part = part.view(part.shape[0], 1, part.shape[1], -1)
-        return torch.view_as_real(torch.view_as_complex(part.reshape(*part.shape[:-1], -1, 2)) * 1j).flatten(3)
+        batch, length, _ = x.shape
+        q = self.q(x).view(batch, length, self.n.h, -1).transpose(1, 2)[..., self.n.a :]
+        k = self.kv(x)[..., self.n.r :].view(batch, 1, length, self.n.k)
+        of_q, of_k = (torch.view_as_complex(part.reshape(*part.shape[:-1], -1, 2)) for part in (q, k))
+        return torch.view_as_real(of_q * of_k).flatten(3)
 
 
 def test_of_a_sum_that_must_be_even_the_odd_term_is_made_even() -> None:
-    """``r + 2 (k/2)`` has no remainder of its second term: r is even, k is not a multiple of four, and neither is a number."""
-    dims = {"B": 3, "T": 7, "d": 5, "r": 22, "k": Dim(10, multiple_of=2)}
-    result = calc.derive(Spec("rotated", dims, RotatedPart, lambda n: (torch.randn(n.B, n.T, n.d),), lambda m, x: m(x).sum()), cache=False)
+    """``a + 2 (k/2)`` has no remainder of its second term: a and r are even, and nothing else is a multiple or a number."""
+    dims = {"B": 3, "T": 7, "d": 5, "h": 3, "a": 22, "r": 26, "k": Dim(16, multiple_of=2)}
+    rotated = Spec("rotated", dims, RotatedParts, lambda n: (torch.randn(n.B, n.T, n.d),), lambda m, x: m(x).sum())
+    result = calc.derive(rotated, cache=False, optimizer="sgd")
 
     assert {"B"} >= result.specialized.keys()
-    assert {"r": 2, "k": 2} == {dim.name: dim.multiple_of for dim in result.dims if dim.name in "rk"}
+    assert {"a": 2, "r": 2, "k": 2} == {dim.name: dim.multiple_of for dim in result.dims if dim.multiple_of}
     assert failures(calc.check(result)) == []
+
+
+def test_terms_that_leave_no_remainder_are_left_out() -> None:
+    r, k, t = sp.symbols("r k t", integer=True)
+
+    assert (r, 2) == _with_remainder(r + 2 * k, sp.Integer(2))
+    assert (r * t, 2) == _with_remainder(t * (r + 2 * k), sp.Integer(2))
