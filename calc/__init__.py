@@ -5,8 +5,9 @@
     result                                         # prints every quantity, a line each
     result["memory.peak"].at(B=8, T=1024)          # an exact integer with its unit
     result["memory.peak"].subs("B", 8)             # the closed form with B = 8, in SymPy
+    result.largest("B", 80 * 10**9)                # the largest batch whose peak is at most 80 GB
     calc.check(result, B=2, T=64)                  # runs the step for real and compares
-    calc.ask("largest-batch", model="gpt2", memory="80GB")  # the largest size that a budget allows
+    calc.ask("largest-batch", model="gpt2", memory="80GB")  # the same, with its steps
 
 All public names are below: ask, check, derive, gradients, load, sweep, trace, Dim, NapkinError, Progress, Spec.
 

@@ -309,6 +309,12 @@ def smallest_fitting(dim: Dim, value: int) -> int:
     return dim.plus + max(1, -((dim.plus - value) // dim.multiple_of)) * dim.multiple_of
 
 
+def size_steps(multiple_of: int | str | None, plus: int, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """``(first, step)``: a dimension can have the sizes ``first``, ``first + step``, and so on, where the others have ``sizes``."""
+    step = sizes[multiple_of] if isinstance(multiple_of, str) else multiple_of or 1
+    return step + plus, step
+
+
 def _check_pattern(name: str, value: int, divisor: int, plus: int) -> None:
     if value <= plus or (value - plus) % divisor:
         several = f"a multiple of {divisor} and {plus} more" if divisor > 1 else f"more than {plus}"

@@ -22,7 +22,7 @@ from calc.errors import BadInputError, DimensionError
 from calc.hardware.accelerators import accelerator
 from calc.mathematics.updates.cost import executed
 from calc.options import MASTER, NAMED_OPTIMIZERS
-from calc.symbolic import branches, search
+from calc.symbolic import branches
 from calc.symbolic.algebra import Algebra, to_sympy
 from calc.symbolic.assignments import TYPED, sizes_text
 from calc.symbolic.exact import evaluate_text
@@ -34,7 +34,6 @@ from calc.symbolic.writer import as_text
 FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul", "flops.backward.recompute"
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
 _SEVERAL = "several sizes"  # what a question needs of a sheet, as it needs a dimension
-_MOST = 2**30
 _OF_PARAMETERS = {4: ("fp32", ("fp32", "bf16-autocast", "fp16-autocast")), 2: ("bf16", ("bf16", MASTER))}  # bytes, name, precisions
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
 
@@ -302,7 +301,7 @@ def _largest_batch(derivation: Derivation, run: PlannedTraining) -> Exercise:
     question = f"What is the largest batch size of a training step in {float(run.memory / 10**9):g} GB?"
     line, unit = _bytes_line(derivation, *STATE), f"{_sample(derivation)}s"
     by_sum = Fraction(max((run.memory - line.offset) // line.slope, 0)) if line.slope else Fraction(0)
-    size = largest_batch(derivation, run.memory)
+    size = derivation.largest("B", run.memory)
     why = "temporary tensors count too, and activations are freed before the optimizer runs"
     worked = f"({int(run.memory):,} − {int(line.offset):,}) / {int(line.slope):,}, rounded down"
     results = [
@@ -326,16 +325,6 @@ def _peak_line(derivation: Derivation, batch: int) -> str:
     at = derivation.at_sizes({**_given(derivation), "B": max(batch, 2)})
     line = _line(derivation, [branches.at_hand(c.expr, at.sizes) for c in at["memory.peak"].candidates], batch, alone=False)
     return "" if line is None else f"; the peak is {_written(line)} for {line.range('B')}"
-
-
-def largest_batch(derivation: Derivation, memory: Fraction) -> int:
-    """The largest batch whose step has a peak of at most ``memory`` bytes; 0 if not even one sequence fits."""
-
-    def fits(batch: int) -> bool:
-        peak = _peak(derivation, batch)
-        return peak is not None and peak <= memory
-
-    return search.largest(fits, _MOST)
 
 
 def _peak(derivation: Derivation, batch: int) -> int | None:

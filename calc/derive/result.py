@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from calc.derive.names import AddendLabel, PeakPlace, SavedBefore, StepPlace, TensorName
 from calc.derive.quantities import absent, require_count
-from calc.errors import BadInputError, UnknownQuantityError, suggestion
+from calc.dimensions import size_steps
+from calc.errors import BadInputError, DimensionError, UnknownQuantityError, suggestion
 from calc.platform import arguments
 from calc.platform.reading import clipped
 from calc.platform.tables import text_table
+from calc.symbolic import search
 from calc.symbolic.assignments import sizes_text
 from calc.units import QuantityValue, Unit
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     import sympy as sp
 
     from calc.derive.live_bytes import Timeline
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_SHOWN = 400  # characters of one quantity
+_LARGEST_SIZE = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +236,8 @@ class Quantity:
         """SymPy expression in positive integer symbols named as the dimensions. ``expr.subs("B", 8)`` replaces by name, and refuses a name
         that the expression does not have; a ``sympy.Symbol`` that it does not have changes nothing, as everywhere in SymPy.
 
-        ``sympy.solve`` finds only integer solutions for such symbols, and few of a maximum: ``calc.ask("largest-batch", model=…,
-        memory="80GB")`` solves for the largest size within a budget, also ``largest-sequence``, ``largest-depth``, ``largest-width``.
+        ``sympy.solve`` finds only integer solutions for such symbols, and few of a maximum: ``Derivation.largest("B", 80 * 10**9)`` solves
+        for the largest size within a budget, and so does ``calc.ask("largest-batch", model=…, memory="80GB")``, with its steps.
         """
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
@@ -393,6 +398,46 @@ class Derivation:
         evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
         values = arguments.sizes(sizes)
         return evaluator is not None and evaluator.holds(evaluator.sizes(values))
+
+    def largest(self, dimension: str, at_most: float | Fraction, quantity: str = "memory.peak") -> int:
+        """The largest size of ``dimension`` at which ``quantity`` is at most ``at_most``, in its unit; 0 if there is none.
+        ``largest("B", 80 * 10**9)`` is the largest batch whose step fits 80 GB.
+
+        For quantities that grow with the size, as bytes and FLOPs do. Sizes are evaluated as by ``Quantity.at``: defaults follow, and
+        other operators are traced. Raises ``DimensionError`` for a dimension that the model does not have, and ``BadInputError`` if it
+        follows from others, divides one, or does not make the quantity grow.
+        """
+        counted = self[quantity]
+        arguments.count("at_most", at_most, "a number, e.g. 80 * 10**9")
+        first, step = self._settable_sizes(dimension)
+
+        def value(number: int) -> int | None:
+            try:
+                return counted.at({dimension: first + (number - 1) * step})
+            except DimensionError:  # too few for another size, or more than the model has a table for
+                return None
+
+        def fits(number: int) -> bool:
+            count = value(number)
+            return first + (number - 1) * step < self.sizes[dimension] if count is None else count <= at_most
+
+        number = search.largest(fits, _LARGEST_SIZE // step)
+        if number == _LARGEST_SIZE // step:
+            raise BadInputError(f"{quantity} does not grow with {dimension}")
+        return first + (number - 1) * step if number and value(number) is not None else 0
+
+    def _settable_sizes(self, dimension: str) -> tuple[int, int]:
+        """The smallest size that ``dimension`` can have and the distance to the next one."""
+        by_name = {dim.name: dim for dim in self.dims}
+        if dimension not in by_name:
+            raise DimensionError(f"{self.model} has no dimension {arguments.shown(dimension)}: {suggestion(dimension, by_name)}")
+        dim = by_name[dimension]
+        if dim.tied:
+            raise BadInputError(f"{dimension} = {dim.expr} cannot be set: choose a size that it follows from")
+        divided = next((each.name for each in self.dims if each.multiple_of == dimension), None)
+        if divided is not None:
+            raise BadInputError(f"{dimension} must divide {divided}: evaluate its divisors with at")
+        return size_steps(dim.multiple_of, dim.plus, self.sizes)
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
         """Of ``free``, the dimensions too small at all ``sizes`` for the step to run as in the derivation, with the smallest sufficient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from types import UnionType
 from typing import Any, NoReturn
 
@@ -55,6 +56,12 @@ def seed(value: object) -> None:
     """Raises ``BadInputError`` unless ``value`` is an integer of 32 bits without sign, which every random generator takes."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
         refuse("seed", value, "an integer from 0 to 4294967295")
+
+
+def count(name: str, value: object, give: str) -> None:
+    """Raises ``BadInputError`` unless ``value`` is a number of at least 0."""
+    if not isinstance(value, int | float | Fraction) or isinstance(value, bool) or not value >= 0:
+        refuse(name, value, give)
 
 
 def progress(value: object) -> Callable[[str], None]:

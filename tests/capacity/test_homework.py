@@ -12,7 +12,7 @@ import pytest
 
 import calc
 from calc.capacity.exercise import Exercise, ExerciseRow, ExerciseTable
-from calc.capacity.homework import PlannedTraining, homework, largest_batch
+from calc.capacity.homework import PlannedTraining, homework
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
 from calc.symbolic.exact import evaluate_text
@@ -136,7 +136,7 @@ def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Ex
     assert memory.results[-1].because == f"{a:,}·B + {state + 8 * T + 4:,} at these sizes"
     assert values(largest)[0] == (80 * 10**9 - state - 8 * T - 4) // a
     answer = calc.ask("largest-batch", model="gpt2", memory="80GB", T=T, **XL)
-    assert values(largest)[1] == answer.value == largest_batch(xl, Fraction(80 * 10**9))
+    assert values(largest)[1] == answer.value == xl.largest("B", 80 * 10**9)
     assert answer.bound is not None
     assert values(largest)[2:] == [answer.bound.value, answer.bound.further_value]
     slope = answer.bound.further_value - answer.bound.value

@@ -187,7 +187,7 @@ def test_the_example_of_the_package_runs() -> None:
     lines = [line.strip() for line in (calc.__doc__ or "").splitlines() if line.startswith("    ")]
     values = {"calc": calc}
 
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         exec(line.replace("gpt2", "mlp").replace("T=", "f="), values)
 

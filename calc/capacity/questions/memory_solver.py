@@ -19,6 +19,7 @@ from calc.capacity.questions.problem import SIZES
 from calc.capacity.questions.quantities import in_sentence
 from calc.capacity.questions.question import QuestionChoice
 from calc.capacity.questions.solving import searched, value_of
+from calc.dimensions import size_steps
 from calc.errors import BadInputError, DimensionError
 from calc.options import made
 from calc.symbolic import search
@@ -58,7 +59,7 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     record = model.dimension(dim)
     if record.tied:
         raise BadInputError(f"{dim} cannot be set in {model.name[:40]}: it follows from others")
-    step, first = _steps(model, dim)
+    first, step = size_steps(record.multiple_of, record.plus, model.all_sizes())
     least = _peak(model, dim, first)
     if least is None or least > memory:
         detail = "" if least is None else f": the step takes {_bytes(least)}, and there are {_bytes(int(memory))}"
@@ -75,16 +76,6 @@ def filled(model: QuestionModel, dim: str, memory: Fraction) -> Fit:
     peak_low, form, because = model.peak(**{dim: low})
     peak_high = _peak(model, dim, high)
     return Fit(low, peak_low, form, because, high, peak_high, "" if peak_high is not None else _refusal(model, dim, high))
-
-
-def _steps(model: QuestionModel, dim: str) -> tuple[int, int]:
-    """The distance between valid sizes, and the smallest one."""
-    record = model.dimension(dim)
-    part = record.multiple_of
-    if part is None:
-        return 1, 1
-    step = part if isinstance(part, int) else model.all_sizes()[part]
-    return step, step + getattr(record, "plus", 0)
 
 
 def _peak(model: QuestionModel, dim: str, size: int) -> int | None:
