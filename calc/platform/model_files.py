@@ -178,7 +178,7 @@ def _changed(
     tables: Sequence[dict[Any, Any]], sizes: Sequence[int], keys: Sequence[Any], values: Sequence[Any]
 ) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
     """The tables whose keys or values are not those of before, in this order and by identity; each with what it was. Mostly there is none,
-    which is found for all of them at once, as fast as Python can."""
+    which one comparison of all of them shows, as fast as Python can."""
     if sizes == [*map(len, tables)] and _same_objects(values, _values(tables)) and _same_objects(keys, _keys(tables)):
         return
     for table, size, end in zip(tables, sizes, accumulate(sizes), strict=True):

@@ -155,7 +155,7 @@ def _(lab: Lab) -> ClaimFinding:
 @TENSORS.claim("stride-6", "Element [1, 2] of a 4 × 4 tensor is number 6 of its storage.")
 def _(_: Lab) -> ClaimFinding:
     first, second, place = experiment("stride_index")
-    return number("6", place, f"1 · {first} + 2 · {second}", "strides of a real tensor, and the number found there")
+    return number("6", place, f"1 · {first} + 2 · {second}", "strides of a real tensor, and the number at that index")
 
 
 @TENSORS.claim("stride-transpose", "In the transpose of ((1, 2, 3), (4, 5, 6)) element [0, 1] is 4, 3 numbers further.")

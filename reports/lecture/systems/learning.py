@@ -152,7 +152,7 @@ def _loop(lab: Lab) -> SystemResult:
     checks = (
         equal("loss falls", "falls", "falls" if last < first / 100 else "does not", "200 real steps"),
         equal(
-            "weights found",
+            "weights learned",
             "those that made the data",
             "those that made the data" if error < 0.5 else "others",
             "200 real steps, to a half",

@@ -222,7 +222,7 @@ def test_system_13_training_loop(lab: Lab) -> None:
     actual, answers = worked(13, lab)
 
     assert 2 * (2 * 8 * 16) == answers["matmul FLOPs per step"]
-    assert verdicts(actual)["loss falls"] == verdicts(actual)["weights found"] == "exact"
+    assert verdicts(actual)["loss falls"] == verdicts(actual)["weights learned"] == "exact"
     assert_commands_run(actual)
 
 
