@@ -35,10 +35,6 @@ MEANINGS: dict[str, str] = {
     "C": "maximum positions",
     "E": "experts",
     "e": "experts per token",
-    "D": "width",
-    "K": "output width",
-    "n": "input width",
-    "m": "output width",
 }
 
 

@@ -56,13 +56,19 @@ const total = (evaluation, names) => names.reduce((sum, name) => {
   return sum === null || value_ === null ? null : sum + value_;
 }, 0n);
 
+// The MFU as a fraction above 0, at most 1; null where something else is typed.
+function utilization() {
+  const mfu = typed(`${byId("mfu").value}%`);
+  return mfu && mfu.n > 0n && order(mfu, ratio(1n)) <= 0 ? mfu : null;
+}
+
 // Seconds of the model FLOPs of a training step at the MFU; null where one of them is unknown.
 function seconds(evaluation) {
   const rate = device().rates[recipe().rate];
   const flops = total(evaluation, ["flops.forward.matmul", "flops.backward.matmul"]);
   const again = evaluation.value("flops.backward.recompute");
-  const mfu = typed(`${byId("mfu").value}%`);
-  if (rate === undefined || flops === null || again === null || !mfu) return null;
+  const mfu = utilization();
+  if (rate === undefined || flops === null || again === null || mfu === null) return null;
   return over(ratio(flops - again), times(mfu, ratio(BigInt(rate))));
 }
 
@@ -117,7 +123,7 @@ function tiles(evaluation) {
     quantityTile(evaluation, "Memory at the peak", "memory.peak"),
     tile(device().name, "", ...(peak === null ? ["unknown", "the peak is unknown"] : verdict(peak))),
     quantityTile(evaluation, "FLOPs of the step", "flops.step.total"),
-    tile("Time of the step", "", time === null ? "unknown" : duration(time), time === null ? "it needs a training step, and a rate of the device" : `model FLOPs at an MFU of ${mfu}${NBSP}%`),
+    tile("Time of the step", "", time === null ? "unknown" : duration(time), time === null ? "it needs a training step, a rate of the device and an MFU" : `model FLOPs at an MFU of ${mfu}${NBSP}%`),
     quantityTile(evaluation, "Parameters", "parameters"),
   ];
 }
@@ -192,7 +198,7 @@ function derivation(evaluation, name) {
   if ("candidates" in quantity) {
     const all = own.candidates(name);
     const rows = all.map(({ at, value: count, parts }) => [text(at), grouped(count), grouped(count - all[0].value), parts.map(([, number]) => written(own.form, number)).join(" + ")]);
-    return [make("p", {}, `The maximum of ${rows.length} peak candidates, each the bytes live after one operator.`), table(name, ["Live bytes after", "Bytes", "Beside the peak", " Closed form"], rows), ...link];
+    return [make("p", {}, `The maximum of ${rows.length} peak candidates, each the bytes live after one operator.`), table(name, ["Live bytes after", "Bytes", "Difference to the peak", " Closed form"], rows), ...link];
   }
   const rows = own.terms(name).map(([path, number, x, why]) => [text(path), read(x), written(own.form, number), text(why)]);
   const sum = ["sum", grouped(evaluation.value(name)), "", ""];
@@ -243,8 +249,7 @@ function refusal(form, words, line) {
 function update() {
   const { form } = recipe();
   form.dims.filter((dim) => !dim.tied).forEach((dim) => mark(sizeId(dim.name), ""));
-  const mfu = typed(`${byId("mfu").value}%`);
-  mark("mfu", mfu && mfu.n && order(mfu, ratio(1n)) <= 0 ? "" : "a percentage above 0, at most 100");
+  mark("mfu", utilization() ? "" : "a percentage above 0, at most 100");
   byId("results").hidden = true;
   byId("status").classList.toggle("bad", true);
   try {

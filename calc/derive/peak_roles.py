@@ -118,7 +118,7 @@ class _Activations:
         keeps = ", a scalar that keeps its buffer" if origin in self._scalars and not nbytes.isdigit() else ""
         if not freed:
             return f"; beside them {readable(nbytes)} bytes of {output}{keeps}"
-        return f"; {self._written(self._bytes(freed))} of these bytes are freed already, and as many are of {output}{keeps}"
+        return f"; {self._written(self._bytes(freed))} of these bytes are freed already, and {output}{keeps and f'{keeps},'} takes as many"
 
     def _bytes(self, origins: Counter[_Origin]) -> Poly:
         algebra = self.analysis.algebra

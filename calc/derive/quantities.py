@@ -37,7 +37,7 @@ QUANTITIES: dict[str, Definition] = {
         Definition(
             "parameters.active",
             Unit.ELEMENT,
-            "parameters that one token uses: whole embedding tables, and of experts only those it is routed to",
+            "parameters that one token or sample uses: whole embedding tables, and of experts only those it is routed to",
         ),
         Definition(
             "parameters.non_embedding",

@@ -37,7 +37,7 @@ _ACTIVE = {
     EXPERTS: "a token uses only the experts that its router chooses",
     TABLE: "an embedding table counts whole by convention, though a token reads few of its rows",
 }
-_READ = "each weight that the forward of one token reads is counted in full"
+_READ = "each weight that the forward of one token or sample reads is counted in full"
 
 
 class Reasons:

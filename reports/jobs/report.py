@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
 from calc.errors import FreeMemoryError, MeasurementError, NapkinError
 from calc.hardware.accelerators import Accelerator, accelerator
-from calc.memory.peak_levers import levers_document, zero_document, zero_stages
-from calc.options import Options
+from calc.memory.peak_levers import PeakLever, levers_document, zero_document, zero_stages
+from calc.options import Options, made
 from calc.performance.records import Evidence, evidence_for, recorded
 from calc.platform.progress import Progress
 from reports.figures.drawn import UNNAMED
@@ -31,6 +31,7 @@ from reports.page.equations import NO_EQUATIONS, ModelSection, equations_documen
 from reports.page.inputs import FORMATS, REPORT, Inputs, digest_of, file_of, folder_digest
 from reports.page.lighter import lighter
 from reports.page.model import Command
+from reports.page.peak import best_of, change_words
 from reports.page.records import measurements
 from reports.page.report import Page
 from reports.page.static_sizes import static_sizes_document
@@ -75,13 +76,14 @@ class BuiltReport:
 def report(request: Request, directory: Path, choices: ReportChoices, progress: Progress) -> BuiltReport:
     """Derive, check at small sizes, and write a file in each format, and a page with a script where it is wanted; none is written before
     all of them can be."""
-    made = make(request, choices, progress)
+    built = make(request, choices, progress)
     if choices.interactive:
         from reports.jobs.interactive import FILE
         from reports.jobs.interactive import interactive as scripted
 
-        made = replace(made, texts={**made.texts, FILE: scripted(request, made.texts["report.html"], progress, choices.look, choices.gpu)})
-    return replace(made, files=job.write_all(directory, made.texts))
+        page = scripted(request, built.texts["report.html"], progress, choices.look, choices.gpu)
+        built = replace(built, texts={**built.texts, FILE: page})
+    return replace(built, files=job.write_all(directory, built.texts))
 
 
 def make(request: Request, choices: ReportChoices, progress: Progress, stamp: Inputs | None = None) -> BuiltReport:
@@ -114,7 +116,7 @@ def _content(request: Request, choices: ReportChoices, progress: Progress) -> Pa
     return PageContent(
         derivation,
         checks,
-        commands=_commands(request, checks, gpu, _layout(look, quantities)),
+        commands=(*_commands(request, checks, gpu, _layout(look, quantities)), *_command_of_lever(request, levers)),
         chosen=request.sizes,
         unchecked=unchecked,
         timeline=live,
@@ -287,6 +289,15 @@ def _commands(request: Request, checks: Any, gpu: str = "", layout: str = "") ->
         settable = {dim: size for dim, size in checks.sizes.items() if dim in differing}
         commands.append(Command("Run the checks of this report again:", f"napkin check {_line(request, settable)}"))
     return tuple(commands)
+
+
+def _command_of_lever(request: Request, levers: Sequence[PeakLever]) -> Iterator[Command]:
+    """The command that derives the peak with the change of the step that lowers it most."""
+    best = best_of(levers)
+    if best is not None:
+        options = made(**{**request.options.to_json(), **best.change.options})
+        line = _line(replace(request, options=options), {**request.sizes, **best.change.sizes})
+        yield Command(f"The peak with {change_words(best.change)}, derived:", f"napkin derive {line} --explain memory.peak")
 
 
 def _further(request: Request) -> tuple[Command, ...]:

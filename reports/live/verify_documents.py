@@ -174,12 +174,12 @@ _NO_UNIT = UnitWord("", units.NUMBER, Fraction(1))
 
 
 def _near(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
-    """The value in the written unit, with enough digits to differ from the written number."""
+    """The value in the written unit, with enough digits to differ from the written number, three at least."""
     number = value.number / word.scale
     places = written.places if not written.exponent else 0
     if written.exponent or written.exact is not None:
         return _short(number)
-    while places < 12 and round(number, places) == written.number and number != written.number:
+    while places < 12 and round(number, places) != number and (round(number, places) == written.number or abs(number) * 10**places < 100):
         places += 1
     if number.denominator == 1 and not written.places:
         places = 0

@@ -106,11 +106,20 @@ def attends(derivation: Derivation) -> bool:
     return has_attention(part.part for quantity in derivation.quantities.values() for part in quantity.parts)
 
 
+def applied_options(derivation: Derivation) -> dict[str, str]:
+    """The options by which the step runs."""
+    return without_idle(derivation.options, any("attention" in row.operator for row in derivation.ledger.rows), attends(derivation))
+
+
+def without_idle(options: Mapping[str, str], kernel: bool, attention: bool) -> dict[str, str]:
+    """``options`` without that of attention where the step has none; nor has one whose model multiplies Q Kᵀ itself a fused ``kernel``."""
+    applies = {"fused": kernel, "math": attention}
+    return {name: value for name, value in options.items() if name != "attention" or applies[value]}
+
+
 def options_in_words(derivation: Derivation) -> str:
-    """How the step runs. A step without attention has no kernel for it; nor has one whose model multiplies Q Kᵀ itself a fused one."""
-    kernel = any("attention" in row.operator for row in derivation.ledger.rows)
-    applies = {"fused": kernel, "math": attends(derivation)}
-    return ", ".join(f"{name} {value}" for name, value in derivation.options.items() if name != "attention" or applies[value])
+    """How the step runs."""
+    return ", ".join(f"{name} {value}" for name, value in applied_options(derivation).items())
 
 
 NOT_COVERED: tuple[str, ...] = (

@@ -178,11 +178,16 @@ def _place(instant: Instant) -> str:
 
 def _best(derivation: Derivation, peak: int, levers: Sequence[PeakLever], bounds: Sequence[_BoundedChange], board: Accelerator) -> str:
     """The change that lowers the peak most without making the step smaller, and the bounds below it, as sentences."""
-    best = min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
+    best = best_of(levers)
     least = peak if best is None else min(best.peak, peak)
     exact = _exact_best(peak, best, board)
     sentences = (exact, caution(best.change, derivation) if best is not None and least < peak else "", _lower(bounds, least))
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def best_of(levers: Sequence[PeakLever]) -> PeakLever | None:
+    """The change with the lowest peak among those that leave the sizes of the step."""
+    return min((lever for lever in levers if lever.change.options), key=lambda lever: lever.peak, default=None)
 
 
 def _exact_best(peak: int, best: PeakLever | None, board: Accelerator) -> str:

@@ -49,7 +49,7 @@ class PeakCandidateView:
             if (self.step.quantity, self.base.step.quantity) == ("memory.peak.first_step", "memory.peak"):
                 return "the first step has the same storages live here as the second"
             return f"as many bytes of each role are live as at {self.base.text}"
-        return "the two candidates differ by what is live at only one of them"
+        return "what is live at only one of the two makes the difference"
 
 
 class PeakCandidates:

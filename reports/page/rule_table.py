@@ -43,7 +43,8 @@ class RuleEntry:
         if not self.calls:
             return self.untested
         compared = f"{self.calls} call{'s' if self.calls > 1 else ''} in tests/rules/cases.py"
-        return f"{compared}; an error in it fails {self.model!r} of tests/zoo" if self.model else f"{compared}; {self.untested}"
+        caught = f"a planted error in it fails the check of {self.model!r} in tests/zoo"
+        return f"{compared}; {caught if self.model else self.untested}"
 
 
 def find(operator: str) -> RuleEntry | None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.derive.quantities import PLACEHOLDERS, applies
+from calc.derive.quantities import PLACEHOLDERS, applies, has_attention
 from calc.graph.exchanges import headlines, in_force
 from calc.options import TRAIN
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.tree import factored, parse
 from calc.units import Unit
-from reports.page.conventions import STEPS
+from reports.page.conventions import STEPS, applied_options, without_idle
 from reports.typeset import numbers
 from reports.typeset.numbers import PrintedAmount
 from reports.typeset.plain import plain
@@ -146,7 +146,7 @@ def of_derivation(derivation: Derivation, comparisons: Iterable[RuleComparison] 
 
     return Answers(
         model=derivation.model,
-        options=derivation.options,
+        options=applied_options(derivation),
         sizes=derivation.sizes,
         specialized=derivation.specialization_reasons,
         exchanged=tuple(headlines(derivation.assumptions)),
@@ -191,9 +191,10 @@ def of_stored(form: Stored, chosen: Mapping[str, int]) -> Answers:
     names = sorted((name for name, q in form.quantities.items() if applies(name, q.unknown, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}
     assumptions = form.assumed(sizes)
+    attention = has_attention(part for name in names for part, _ in form.quantity(name).parts)
     return Answers(
         model=form.model,
-        options=form.options,
+        options=without_idle(form.options, attention, attention),
         sizes=sizes,
         specialized={name: why for name, (_, why) in form.specialized.items()},
         exchanged=tuple(headlines(assumptions)),

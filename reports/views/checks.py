@@ -7,6 +7,7 @@ from typing import Any
 from calc.derive.result import Derivation
 from reports.page import checks as checked
 from reports.page.checks import CheckTally
+from reports.page.conventions import options_in_words
 from reports.typeset.wording import headline
 from reports.views.explained import TONES
 from reports.writers.terminal import Styled, Terminal, dim
@@ -22,8 +23,7 @@ def show(derivation: Derivation, checks: Any, out: Terminal) -> None:
     tally = checked.tally(checks, "")
     show_tally(tally, out)
     out.lines(*checks.exchanged, *checks.counted_with)
-    options = ", ".join(f"{name} {value}" for name, value in derivation.options.items())
-    out.line(f"{derivation.model} at {tally.sizes}, {options}", style="dim")
+    out.line(f"{derivation.model} at {tally.sizes}, {options_in_words(derivation)}", style="dim")
     if tally.why:
         out.line(f"these sizes: {tally.why}; -d NAME=SIZE sets others", style="dim")
     out.line()

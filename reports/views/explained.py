@@ -9,6 +9,7 @@ from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.sensitivity import shares
 from calc.graph.exchanges import headlines
 from reports.page.chapters import Explanation, explanation, sizes_with_quotients
+from reports.page.conventions import applied_options
 from reports.page.coverage import CoverageSection, LedgerRow
 from reports.page.model import StepView, TypesetFormula
 from reports.page.parts import at_hand, term_row
@@ -79,7 +80,7 @@ def show_rule_of_thumb(derivation: Derivation, comparison: RuleComparison, out: 
 def heading(derivation: Derivation, out: Terminal) -> None:
     """Which step is meant."""
     exchanged = headlines(derivation.assumptions)
-    show_heading(derivation.model, derivation.options, derivation.sizes, derivation.specialization_reasons, exchanged, out)
+    show_heading(derivation.model, applied_options(derivation), derivation.sizes, derivation.specialization_reasons, exchanged, out)
 
 
 def text(formula: TypesetFormula) -> str:

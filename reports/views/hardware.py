@@ -56,7 +56,7 @@ def show(search_words: Sequence[str], out: Terminal, file: str | None = None) ->
     """Write the table; return the number of its rows."""
     chosen = rows(search_words, file)
     if chosen:
-        numbers = ("year", "GB", "GiB", "GB/s", *_SHOWN, "link", "USD/h")
+        numbers = ("year", "GB", "driver GiB", "GB/s", *_SHOWN, "link", "USD/h")
         out.table(("id", "name", *right(*numbers)), [_cells(accelerator) for accelerator in chosen])
         out.line(CONVENTION, style="dim")
     return len(chosen)

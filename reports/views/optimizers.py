@@ -97,7 +97,7 @@ def _at_first(text: str) -> str:
 def _counts(rule: UpdateRule) -> str:
     cost = as_written(rule)
     counts = f"{cost.operations} FLOP, {cost.state} bytes of state, {cost.least_moved} bytes moved at least"
-    return f"per parameter, as written, in fp32: {counts} (decays of 0 left out; of cases the last)"
+    return f"per parameter, as written, in fp32: {counts} (terms with a decay of 0 left out; where an equation has cases, the last one)"
 
 
 # -- plain data -------------------------------------------------------------------------------------------------------

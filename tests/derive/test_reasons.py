@@ -110,7 +110,7 @@ def test_a_table_counts_whole_among_active_parameters_by_convention(derived: Der
 
     table = because(gpt2, "parameters.active", "transformer.wpe.weight")
     assert table == "an embedding table counts whole by convention, though a token reads few of its rows"
-    assert reasons == {table, "each weight that the forward of one token reads is counted in full"}
+    assert reasons == {table, "each weight that the forward of one token or sample reads is counted in full"}
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_what_is_live_in_place_of_a_freed_tensor_of_its_size_is_named(derived: D
     reason = because(derived("two-layer"), "memory.peak", "backward, after mm at (model)")
 
     assert reason.endswith(
-        "; 4·B·K of these bytes are freed already, and as many are of the output of mse_loss at (loss), a scalar that keeps its buffer"
+        "; 4·B·K of these bytes are freed already, and the output of mse_loss at (loss), a scalar that keeps its buffer, takes as many"
     )
 
 

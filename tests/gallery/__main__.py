@@ -1,4 +1,4 @@
-"""``python -m tests.gallery [NAME]...``: makes the reports of the gallery anew, and its index."""
+"""``python -m tests.gallery [NAME]...``: makes the reports of the gallery anew, its index, and the README's picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.gallery.entries import ENTRIES, FOLDER, Entry
+from tests.gallery.entries import ENTRIES, FOLDER, PICTURED, Entry
+from tests.reports.browser import CHROMIUM, browser
 
 
 def main() -> int:
@@ -18,6 +19,8 @@ def main() -> int:
     with ThreadPoolExecutor(2) as pool:
         failed = [entry.name for entry, ok in zip(chosen, pool.map(_made, chosen), strict=True) if not ok]
     (FOLDER / "README.md").write_text(index(), encoding="utf-8")
+    if PICTURED in [entry.name for entry in chosen] and CHROMIUM is not None:
+        _draw_picture()
     for name in failed:
         print(f"{name}: not made", file=sys.stderr)
     return 1 if failed else 0
@@ -37,6 +40,13 @@ def _made(entry: Entry) -> bool:
     return True
 
 
+def _draw_picture() -> None:
+    """The first screen of one report, as the README shows it."""
+    with browser() as chromium:
+        chromium.open(FOLDER / f"{PICTURED}.html", width=1280)
+        (FOLDER / "report.png").write_bytes(chromium.picture(1280, 820))
+
+
 def index() -> str:
     """A line for each entry: what it is, its files, and the command that makes it."""
     about = "`napkin verify FILE` makes a report again and compares every character; `make gallery` writes them anew."
@@ -44,8 +54,7 @@ def index() -> str:
     for entry in ENTRIES:
         files = sorted(file.name for file in FOLDER.glob(f"{entry.name}.*"))
         links = ", ".join(f"[{Path(file).suffix[1:]}]({file})" for file in files)
-        made = entry.command or f"napkin report {entry.words}"
-        lines.append(f"- **{entry.title}**: {links}. Made by `{made}`.")
+        lines.append(f"- **{entry.title}**: {links}. {entry.origin}.")
     return "\n".join(lines) + "\n"
 
 

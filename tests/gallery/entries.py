@@ -10,13 +10,22 @@ FOLDER = Path(__file__).resolve().parents[2] / "reports" / "gallery"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Files ``name.*`` made by ``napkin report words``; one of no words is written by hand, or by a command of its own."""
+    """Files ``name.*`` made by ``napkin report words``. One of no words is made by a ``command`` of its own, or written by hand and
+    ``verified`` by a command."""
 
     name: str
     title: str
     words: str = ""
     command: str = ""
+    verified: str = ""
 
+    @property
+    def origin(self) -> str:
+        """Where the files come from, as a sentence."""
+        return f"Verified by `{self.verified}`" if self.verified else f"Made by `{self.command or f'napkin report {self.words}'}`"
+
+
+PICTURED = "gpt2"  # the README shows its first screen
 
 ENTRIES = (
     Entry("gpt2", "GPT-2 124M, one AdamW step of 8 sequences of 1024 tokens", "gpt2 -d B=8 -d T=1024 --gpu h100-sxm"),
@@ -32,7 +41,7 @@ ENTRIES = (
     Entry("vit-b", "ViT-B/16, one AdamW step", "vit-b"),
     Entry("homework", "The two-layer network of the lecture, as a homework solution", "two-layer --template homework --quantity all"),
     Entry("design-section", "GPT-2 124M as a section of a design document", "gpt2 -d B=8 -d T=1024 --template design-section"),
-    Entry("design-70b", "A live design document: 70B on 1024 H100", command="napkin verify reports/gallery/design-70b.md"),
+    Entry("design-70b", "A live design document: 70B on 1024 H100", verified="napkin verify reports/gallery/design-70b.md"),
     Entry("lecture", "Claims of lecture notes, each recomputed", command="napkin lecture -o reports/gallery"),
     Entry("thirdparty", "Modules of other packages, derived and measured", command="make test-thirdparty"),
     Entry("architectures", "Every architecture of transformers, derived and measured", command="make sweep"),

@@ -64,6 +64,11 @@ class Browser:
         """The page as it is printed."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
+    def picture(self, width: int, height: int) -> bytes:
+        """The top of the page, as a PNG."""
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", clip=clip)["data"])
+
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._left:
             part = self._read.read(1 << 16)

@@ -249,7 +249,7 @@ class _Bridge:
         smaller = corrections[LISTED - 1 :]
         before = Sum(tuple(Labelled(self._common.tree(c.poly), c.title) for c in smaller))
         poly = sum((c.poly for c in smaller), start=self._zero)
-        because = f"these are {len(smaller)} smaller terms together"
+        because = f"this is the sum of the {len(smaller)} smallest corrections"
         return [*corrections[: LISTED - 1], self._correction("smaller terms", "smaller terms", before, poly, (), because)]
 
     # -- steps --------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def _contracted(pattern: Pattern, sizes: Mapping[str, int]) -> tuple[Gradient, .
         )
         factors = " ".join([f"dY[{_index(pattern.result.names)}]", *(f"{n}[{_index(axes.names)}]" for n, axes in factors_)])
         equation = f"d{name}[{_index(mine)}] = {_sum(_summed(inner))}{factors}"
-        because = f"the derivative of a product is that of its other factors; {_why(_summed(inner))}"
+        because = f"the derivative of a product by one factor is the product of the others; {_why(_summed(inner))}"
         because += f"; the same for every {', '.join(alone)}" if alone else ""
         flops = total(step.flops for step in best(inner, sizes).steps)
         gradients.append(Gradient(name, equation, flops, because))

@@ -52,7 +52,7 @@ from tests.capacity.questions.asked import RUN, refusal
     ("training-time", {"flops": "6e24", "solve": "gpus"},
      "training-time needs peak (dense peak rate of one device, or gpu=…), mfu (model FLOPs utilization) and days (time): give them, e.g. "
      "gpu=h100-sxm mfu=0.4 days=30"),
-    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (sequences at a time;"
+    ("largest-sequence", {"layers": 24}, "largest-sequence needs width (model width), heads (attention heads), batch (batch size;"
      " model=… gives all sizes)"
      " and memory (memory of one device, or gpu=…): give them, e.g. width=1024 heads=16 batch=4 gpu=h100-sxm"),
     ("training-time", {**RUN, "days": 30},

@@ -66,7 +66,7 @@ def test_the_reason_of_a_candidate_with_nothing_to_add_speaks_of_no_change(deriv
     assert 0 < len(equal) < len(differences)
     assert {(m.step.quantity, m.base.step.quantity) for m in equal if m.base} == {("memory.peak.first_step", "memory.peak")}
     assert {m.because for m in equal} == {"the first step has the same storages live here as the second"}
-    assert {"the two candidates differ by what is live at only one of them"} == {m.because for m in differences if m.change}
+    assert {"what is live at only one of the two makes the difference"} == {m.because for m in differences if m.change}
 
 
 def test_a_candidate_as_large_as_another_of_its_step_names_it() -> None:

@@ -28,7 +28,7 @@ def test_a_rule_is_shown_with_all_that_is_stated_of_it():
     for line in (f"statement    {rule.statement}", f"source       {rule.source}", f"convention   {rule.convention}"):
         assert line in shown
     assert "shapes       x (batch, channels in, *s), w (channels out, channels in / groups, *kernel), b (channels out)" in shown
-    assert "calls in tests/rules/cases.py; an error in it fails '" in shown
+    assert "calls in tests/rules/cases.py; a planted error in it fails the check of '" in shown
 
 
 def test_words_narrow_the_list_to_entries_that_hold_all_of_them():

@@ -295,6 +295,16 @@ def test_invalid_sizes_are_marked_where_they_are_typed(field: str, text: str, me
 
 
 @needs_browser
+@pytest.mark.parametrize("text", ["0", "140", "-3", ""])
+def test_an_invalid_utilization_gives_no_time_and_everything_else(text: str, gpt2: browser.Browser) -> None:
+    write(gpt2, "mfu", text)
+
+    assert words(gpt2, "#mfu-note") == "a percentage above 0, at most 100"
+    assert "Time of the step unknown" in re.sub(r"\s+", " ", words(gpt2, "#tiles"))
+    assert f"{form_of('gpt2').quantity('memory.peak').at(B=8):,} bytes" in words(gpt2, "#tiles")
+
+
+@needs_browser
 def test_another_recipe_has_other_closed_forms(gpt2: browser.Browser) -> None:
     """The typed sizes stay; a step without a backward has fewer quantities, and no time at an MFU."""
     write(gpt2, "size-B", "4")
@@ -302,7 +312,7 @@ def test_another_recipe_has_other_closed_forms(gpt2: browser.Browser) -> None:
 
     assert f"{form_of('gpt2-infer').quantity('memory.peak').at(B=4):,} bytes" in words(gpt2, "#tiles")
     assert "gradients.bytes" not in words(gpt2, "#quantities")
-    assert "it needs a training step, and a rate of the device" in words(gpt2, "#tiles")
+    assert "it needs a training step, a rate of the device and an MFU" in words(gpt2, "#tiles")
 
 
 @needs_browser
