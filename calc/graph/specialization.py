@@ -96,12 +96,14 @@ def partly_answering(graph: Graph, values: Mapping[str, int]) -> list[dict[str, 
     return [at for at in degenerate(graph) if 0 < sum(guard.answered_by(at, requested) for guard in failed) < len(failed)]
 
 
-def with_requested_comparisons(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
-    """The values of a certificate with the requested ones for the basis symbols ``names``: they show whether a quantity depends on the
-    numbers that these symbols are compared with."""
+def with_requested_comparisons(
+    graph: Graph, values: Mapping[str, int], names: Collection[str], certified: Mapping[str, int]
+) -> dict[str, int]:
+    """The values of a ``certified`` trace with the requested ones for the basis symbols ``names``: they show whether a quantity depends on
+    the numbers that these symbols are compared with."""
     requested = graph.as_basis().values(values)
     trip_count = {name: fewest(_counts(graph), name) for name in graph.loops}
-    return [{**graph.certificates[0].sizes, **trip_count, **{name: requested[name] for name in names if requested[name] > 1}}]
+    return {**certified, **trip_count, **{name: requested[name] for name in names if requested[name] > 1}}
 
 
 def _is_failed(graph: Graph, loop: str, values: Mapping[str, int], trip_count: int) -> bool:

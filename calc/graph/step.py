@@ -103,6 +103,12 @@ class Op:
     node: str = ""
     call: int | None = None
 
+    @property
+    def returns_views(self) -> bool:
+        """Whether every result shares the storage of an argument, and nothing is written."""
+        given = {tensor.storage for tensor in tensors(value for _, value in self.args)}
+        return not self.mutates and given.issuperset(tensor.storage for tensor in self.outputs)
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:

@@ -39,8 +39,8 @@ _OF_PATTERNS = 24
 _TRIES_OF_UNROLLED = 2
 
 
-Refuses = Callable[[TracePlan, Graph, "Analysis"], Refusal | None]
-"""Why a graph with its first certificate is not to be certified further, if it is not."""
+Refuses = Callable[[TracePlan, Graph, "Analysis | None"], Refusal | None]
+"""Why a graph is not to be certified, or with its first certificate and closed forms not to be certified further, if it is not."""
 Foresees = Callable[[TracePlan, Graph], TracePlan | None]
 """The special case that the requested sizes of a traced graph probably need."""
 
@@ -65,6 +65,9 @@ class Attempts:
         graph = self._graph(plan)
         if isinstance(graph, Refusal):  # traces are of this plan with as many iterations or fewer
             return replace(graph, error=_of_iterations(plan, graph.error, lambda: bool(self._traces)))
+        refusal = self._refuses(plan, graph, None) if not plan.failed else None
+        if refusal is not None:
+            return refusal
         case = outcome_of(functools.partial(self._foresees, plan, graph))
         if isinstance(case, TracePlan):
             self.certifier.ahead.begin(case, graph, time.perf_counter() - begin)

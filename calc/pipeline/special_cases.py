@@ -6,6 +6,7 @@ A step may run other operators if some sizes are 1 or equal, if a size is near a
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from calc.graph.specialization import (
     with_requested_comparisons,
     without_ones,
 )
-from calc.graph.step import Graph, SpecialCase
+from calc.graph.step import Graph, SpecialCase, StepTrace
 from calc.pipeline import divisibility
 from calc.pipeline.certificates import Certifier
 from calc.pipeline.depth import Attempts, attempt_of, by_values, own_error
@@ -75,10 +76,11 @@ def at_sizes(plan: TracePlan, general: Graph, certifier: Certifier) -> tuple[Gra
 
 
 def multiples_needed(
-    plan: TracePlan, graph: Graph, analysis: Analysis, *, sizes: Mapping[str, int], certifier: Certifier
+    plan: TracePlan, graph: Graph, analysis: Analysis | None, *, sizes: Mapping[str, int], certifier: Certifier
 ) -> Refusal | None:
-    """The refusal of a ``graph`` with its first certificate that does not hold at the requested ``sizes`` because these are multiples; it
-    names them. Only where one more trace decides that: one in which no guard but those of divisibility fails, as far as guards can tell.
+    """The refusal of a ``graph`` that does not hold at the requested ``sizes`` because these are multiples; it names them. Only where one
+    more trace decides that: one in which no guard but those of divisibility fails, as far as guards can tell. It disagrees with the closed
+    forms of ``analysis``, whose graph has its first certificate; without them, it runs other operators than the graph.
 
     ``completed`` would come to the same, after all other certificates and one trace for each other guard that fails at ``sizes``.
     """
@@ -86,7 +88,49 @@ def multiples_needed(
     values = outcome_of(lambda: spec.sizes(sizes))
     if isinstance(values, Refusal) or trip_counts_to_specialize(spec, graph, values):
         return None
-    return _Completion(replace(plan, spec=spec, sizes=values), graph, analysis, certifier).multiples_needed()
+    changed = graph.failed_guards(values)
+    repeated = _repeated(spec, graph, values, changed) if any(divisibility.is_about(c) for c in changed) else []
+    divisible = [c for c in repeated if c.divides]
+    needed = _multiples(spec, graph, values, changed, divisible)
+    at = None if needed is None else _where_multiples_decide(spec, needed.spec, graph, values, plan.attempt)
+    if needed is None or at is None or not _disagrees(spec, graph, analysis, certifier, at):
+        return None
+    return Refusal(_another_path(spec, graph, divisible or changed), needed)
+
+
+def _multiples(
+    spec: Spec, graph: Graph, sizes: Mapping[str, int], changed: Sequence[Guard], divisible: Sequence[Guard]
+) -> Inferred | None:
+    """The multiples at which guards have another outcome, as at these sizes; None if there are none."""
+    return divisibility.required(spec, graph, divisible, sizes) or divisibility.unrounded(spec, graph, changed, sizes)
+
+
+def _where_multiples_decide(
+    spec: Spec, with_multiples: Spec, graph: Graph, sizes: Mapping[str, int], attempt: int
+) -> dict[str, int] | None:
+    """The values of the first certificate, with the requested ones of what becomes a multiple; None if guards of other kinds fail there."""
+    from calc.trace import certificate_sizes
+
+    multiple = [name for name, dim in spec.dims.items() if with_multiples.dims[name] != dim]
+    symbols = {symbol for name in multiple for symbol in ordered_names(graph.basis[name])}
+    first = graph.certificates[0].sizes if graph.certificates else certificate_sizes(graph, spec.sizes(), attempt)[0][0]
+    at = with_requested_comparisons(graph, sizes, symbols, first)
+    return at if all(c.holds_at(at) or c.opaque or divisibility.is_about(c) for c in graph.guards) else None
+
+
+def _disagrees(spec: Spec, graph: Graph, analysis: Analysis | None, certifier: Certifier, at: Mapping[str, int]) -> bool:
+    """Whether a trace ``at`` these values, with as many iterations as the first, is not what the closed forms say; without these, whether
+    it runs other operators that allocate or write."""
+    if analysis is None:
+        trace = outcome_of(lambda: certifier.trace(spec, graph, at))
+        return not isinstance(trace, Refusal) and _operators(trace) != _operators(graph.traces[0])
+    outcome = certifier.with_certificate(spec, graph, analysis, at)
+    return isinstance(outcome, Refusal) and isinstance(outcome.error, CertificateError)
+
+
+def _operators(trace: StepTrace) -> Counter[tuple[str, str, int]]:
+    """The operators of each phase and step by name, without those that return views."""
+    return Counter((op.name, op.phase, op.step) for op in trace.ops if not op.returns_views)
 
 
 def _traced(plan: TracePlan, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:
@@ -100,28 +144,6 @@ class _Completion:
     def __init__(self, plan: TracePlan, graph: Graph, analysis: Analysis, certifier: Certifier) -> None:
         self.plan, self.graph, self.analysis, self.certifier = plan, graph, analysis, certifier
         self.spec, self.sizes, self.progress = plan.spec, plan.sizes, certifier.progress
-
-    def multiples_needed(self) -> Refusal | None:
-        """The refusal that names multiples, if a trace at which nothing but divisibility differs disagrees with the closed forms."""
-        changed = self.graph.failed_guards(self.sizes)
-        repeated = _repeated(self.spec, self.graph, self.sizes, changed) if any(divisibility.is_about(c) for c in changed) else []
-        divisible = [c for c in repeated if c.divides]
-        needed = self._multiples(changed, divisible)
-        if needed is None:
-            return None
-        more = needed.spec.dims
-        symbols = {symbol for name, dim in self.spec.dims.items() if more[name] != dim for symbol in ordered_names(self.graph.basis[name])}
-        (at,) = with_requested_comparisons(self.graph, self.sizes, symbols)
-        if not all(c.holds_at(at) or c.opaque or divisibility.is_about(c) for c in self.graph.guards):
-            return None
-        outcome = self.certifier.with_certificate(self.spec, self.graph, self.analysis, at)
-        fails = isinstance(outcome, Refusal) and isinstance(outcome.error, CertificateError)
-        return Refusal(_another_path(self.spec, self.graph, divisible or changed), needed) if fails else None
-
-    def _multiples(self, changed: Sequence[Guard], divisible: Sequence[Guard]) -> Inferred | None:
-        """The multiples at which guards have another outcome, as at these sizes; None if there are none."""
-        multiples = divisibility.required(self.spec, self.graph, divisible, self.sizes)
-        return multiples or divisibility.unrounded(self.spec, self.graph, changed, self.sizes)
 
     def completed(self) -> tuple[Graph, Analysis] | Refusal:
         self._probe(requested_values(self.graph, self.sizes))
@@ -140,7 +162,8 @@ class _Completion:
         changed = self.graph.failed_guards(self.sizes)
         repeated = _repeated(self.spec, self.graph, self.sizes, changed) if changed else []
         if repeated:
-            self._probe(with_requested_comparisons(self.graph, self.sizes, _symbols_of(repeated, self.graph)))
+            certified, symbols = self.graph.certificates[0].sizes, _symbols_of(repeated, self.graph)
+            self._probe([with_requested_comparisons(self.graph, self.sizes, symbols, certified)])
             changed = self.graph.failed_guards(self.sizes)
             repeated = _repeated(self.spec, self.graph, self.sizes, changed) if changed else []
         return changed, repeated
@@ -152,7 +175,7 @@ class _Completion:
         """The graph with the first special case of these sizes that can be traced, or with specialized dimensions if none can."""
         attempts = special_case_candidates(self.graph, self.sizes, changed)
         divisible = [c for c in repeated if c.divides]
-        multiples = self._multiples(changed, divisible)
+        multiples = _multiples(self.spec, self.graph, self.sizes, changed, divisible)
         if multiples is not None:
             return Refusal(_another_path(self.spec, self.graph, divisible or changed), multiples)
         specialized = dimensions_to_specialize(self.spec, self.graph, divisible, self.sizes) if divisible else {}
