@@ -62,7 +62,7 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="6ND",
         statement="6 FLOP per parameter and token for forward and backward",
-        letters="N = active parameters with embeddings, which the paper leaves out; D = B·T tokens",
+        letters="in the letters of the paper, N = active parameters with embeddings, which it leaves out, and D = B·T tokens",
         source=_SCALING,
         link=_SCALING_LINK,
         unit=Unit.FLOP,
@@ -76,7 +76,7 @@ RULES: tuple[RuleOfThumb, ...] = (
     RuleOfThumb(
         name="2ND",
         statement="2 FLOP per parameter and token for the forward",
-        letters="N = active parameters with embeddings, which the paper leaves out; D = B·T tokens",
+        letters="in the letters of the paper, N = active parameters with embeddings, which it leaves out, and D = B·T tokens",
         source=_SCALING,
         link=_SCALING_LINK,
         unit=Unit.FLOP,
