@@ -43,7 +43,8 @@ _GRADIENTS = "Gradients, from the loss back"
 class EquationTable:
     """The equations of a ``layer``, which are those of the layers ``alike`` and of those in ``equal``. ``pattern``: what all layers in
     ``alike`` match, where every layer that matches it has these equations. ``others``: layers that have them with other sizes. ``beside``:
-    where those of no layer are listed: ``before h.*``."""
+    where those of no layer are listed: ``before h.*``. ``replaced``: tensors outside ``layer``, each with the one in its place in the last
+    of ``alike``: its input, whose name nothing else would define."""
 
     direction: str
     layer: str
@@ -53,6 +54,7 @@ class EquationTable:
     others: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
     beside: str = ""
+    replaced: tuple[tuple[str, str], ...] = ()
 
     @property
     def title(self) -> str:
@@ -61,12 +63,19 @@ class EquationTable:
         equal = f", as in {', '.join(same)}" if same else ""
         others = f"; with other sizes: {', '.join(self.others)}" if self.others else ""
         beside = f", {self.beside}" if self.beside else ""
-        return f"{self.direction}{layer}{beside}{equal}{others}"
+        return f"{self.direction}{layer}{beside}{equal}{others}{self._inputs}"
 
     @property
     def layers(self) -> str:
         """All layers of the table, or its direction where it is of no layer."""
         return f"{self.layer} and {self._alike}" if self._alike else self.layer or self.direction
+
+    @property
+    def _inputs(self) -> str:
+        """What the last of the layers alike reads in place of tensors outside the one that is shown."""
+        if not self.replaced:
+            return ""
+        return f"; {self.alike[-1]} has {' and '.join(f'{new} in place of {old}' for old, new in self.replaced)}"
 
     @property
     def _alike(self) -> str:
@@ -198,7 +207,7 @@ def _table(group: EquationGroup, every: Sequence[EquationGroup], rows: tuple[Equ
         return EquationTable(direction, group.title, "", rows)
     matching = {layer for each in every if _is_forward(each) == _is_forward(group) for layer in each.layers if _matches(layer, group.title)}
     pattern = group.title if matching <= set(group.layers) else ""
-    return EquationTable(direction, group.layers[0], pattern, rows, alike=group.layers[1:])
+    return EquationTable(direction, group.layers[0], pattern, rows, alike=group.layers[1:], replaced=group.replaced)
 
 
 def _is_forward(group: EquationGroup) -> bool:
