@@ -164,7 +164,18 @@ def test_a_matmul_beside_a_gather_is_a_matrix_product_too() -> None:
     """The gradient of a tied head: ∂Yᵀ H, and a row for each token that was read."""
     (row,) = (row for row in lines(written("gpt2", matrix=True)) if row.startswith("∂ℒ/∂transformer.wte.W[v,i]"))
 
-    assert row.partition(" = ")[2].startswith("(∂ℒ/∂lm_head.Yᵀ transformer.ln_f.Y)[v,i] + Σ_b,t [v = i0[b,t]] ")
+    assert row.partition(" = ")[2].startswith("((∂ℒ/∂lm_head.Y)ᵀ transformer.ln_f.Y)[v,i] + Σ_b,t [v = i0[b,t]] ")
+
+
+def test_a_transposed_gradient_is_in_brackets() -> None:
+    """dL/dYᵀ would be the derivative by Yᵀ. As LaTeX alike, in which a name with a superscript has braces before another one."""
+    as_text, as_latex = (written("linear", matrix=True, latex=latex) for latex in (False, True))
+    (first,) = (e for e in written("two-layer", matrix=True, latex=True) if e.of == "w1")
+
+    assert "∂ℒ/∂W = (∂ℒ/∂Y)ᵀ x0" == str(as_text[-1].equation)
+    gradient = r"\frac{\partial \mathcal{L}}{\partial %s}"
+    assert rf"{gradient % 'W'} = \left({gradient % 'Y'}\right)^{{\top}}\, x^{{(0)}}" == str(as_latex[-1].equation)
+    assert rf"{gradient % 'w^{(1)}'} = {{x^{{(0)}}}}^{{\top}}\, {gradient % 'Y'}" == str(first.equation)
 
 
 def test_a_product_for_each_batch_is_explained() -> None:
