@@ -11,8 +11,10 @@ import sympy as sp
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
-from calc.mathematics.autodiff.names import LOSS
+from calc.mathematics.autodiff.inputs import lookups
+from calc.mathematics.autodiff.names import LOSS, readers_of
 from calc.mathematics.autodiff.numeric import needed
+from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.autodiff.summing import SHIFT
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, NO_NOTATION, PARAMETER, EquationEntry, EquationGroup, Notation, entries, groups, together
@@ -231,7 +233,7 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
         listed = " and ".join(f"{name}{NBSP}={NBSP}{value}" for name, value in fixed.items())
         yield f"{listed} in these equations only" + ("." if numbers.rows else "; all other sizes are symbols.")
     leaves = [node for node in derived.equations.nodes if isinstance(node.op, ir.Leaf) and node.op.role == "input"]
-    if inputs := [f"{derived.names.of[n.index]} {shape_text(n.shape, derived.program)}" for n in leaves if n.index in derived.names.of]:
+    if inputs := [_input(derived, node) for node in leaves if node.index in derived.names.of]:
         yield f"Inputs: {', '.join(inputs)}."
     if mode != TRAIN:
         return
@@ -241,6 +243,17 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
         listed = " and ".join(f"∂{LOSS}/∂{name}" for name in not_computed)
         sentence = f"{listed} {'is' if len(not_computed) == 1 else 'are'} not computed: inputs need no gradient"
         yield f"{sentence}. That saves {flops_text(saved, derived.program)} FLOP."
+
+
+def _input(derived: Derived, node: ir.Node) -> str:
+    """An input with its shape; ids that index a table with a row for each word of the vocabulary are of tokens."""
+    equations = derived.equations
+    tables = (equations[lookup.source].shape for lookup in lookups(equations, readers_of(equations, derived.forward), node.index))
+    tokens = any(str(in_dimensions(shape[0], derived.program)) == _VOCABULARY for shape in tables)
+    return f"{derived.names.of[node.index]} {shape_text(node.shape, derived.program)}{' of tokens' if tokens else ''}"
+
+
+_VOCABULARY = "V"  # in calc.dimensions
 
 
 def _inputs(derived: Derived) -> Sequence[str]:

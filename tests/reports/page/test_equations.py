@@ -63,7 +63,7 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
         "Gradients, from the loss back: transformer.h.1, as in every transformer.h.*;"
         " transformer.h.0 has transformer.X in place of transformer.h.0.Y",
     ] == [forward.title, backward.title]
-    assert ["L = 2 in these equations only; all other sizes are symbols.", "Inputs: i0 (B, T), i1 (B, T)."] == [
+    assert ["L = 2 in these equations only; all other sizes are symbols.", "Inputs: ids (B, T) of tokens, targets (B, T)."] == [
         note.replace(NBSP, " ") for note in section.notes
     ]
 
