@@ -2,7 +2,7 @@
 
 The questions are those of the accounting parts of a first assignment on language models (Stanford CS336, assignment 1): parameters, matmuls
 of a forward pass, shares by part over model sizes and sequence lengths, memory of training in the batch size, the largest batch, FLOPs of
-the optimizer, days of training. Any other quantity can be asked for. A model without a batch or a sequence length has the questions that
+the optimizer, time of training. Any other quantity can be asked for. A model without a batch or a sequence length has the questions that
 need neither.
 """
 
@@ -35,6 +35,12 @@ FORWARD, BACKWARD, RECOMPUTED = "flops.forward.matmul", "flops.backward.matmul",
 STATE = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
 _SEVERAL = "several sizes"  # what a question needs of a sheet, as it needs a dimension
 _OF_PARAMETERS = {4: ("fp32", ("fp32", "bf16-autocast", "fp16-autocast")), 2: ("bf16", ("bf16", MASTER))}  # bytes, name, precisions
+_WHATEVER_THE_BATCH = {
+    "parameters.bytes": "every parameter is one number, whatever the batch",
+    "gradients.bytes": "there is one number for each trainable parameter, whatever the batch",
+    "optimizer_state.bytes": "its tensors belong to parameters, whatever the batch",
+}
+_TIMES = (("days", 86_400), ("hours", 3600), ("minutes", 60))  # seconds of each
 _DTYPES = {"fp32": "fp32", "fp16-autocast": "fp16"}  # of matmuls by precision; bf16 in all others
 
 
@@ -273,20 +279,33 @@ def _bytes_line(derivation: Derivation, *names: str) -> PeakLine:
 
 
 def _written(line: PeakLine) -> str:
+    if not line.slope:
+        return f"{int(line.offset):,}"
     offset = f" {'−' if line.offset < 0 else '+'} {abs(int(line.offset)):,}" if line.offset else ""
     return f"{int(line.slope):,}·B{offset}"
 
 
 def _memory(derivation: Derivation) -> Exercise:
-    state, sample = "parameters, gradients, optimizer state and activations", _sample(derivation)
+    state, sample, one = "parameters, gradients, optimizer state and activations", _sample(derivation), one_sequence(derivation)
     question = f"How many bytes do {state} of a batch of B {sample}s take, each and together?"
-    two, results = derivation.at_sizes({**_given(derivation), "B": 2}), []
-    for title, names in (*((name, (name,)) for name in STATE), ("together", STATE)):
-        line, texts = _bytes_line(derivation, *names), [branches.at_hand(two[name].text or "0", two.sizes) for name in names]
-        because = f"{_written(line)} at these sizes" if line.slope else "does not depend on B"
-        results.append(ExerciseResult(f"{title} at B = 1", line.slope + line.offset, "byte", _sum(texts, two.sizes), because))
-    table = _part_table([two], [""], "activations.bytes", f"activations of 2 {sample}s by part")
-    return Exercise("memory", question, "activations.bytes", tuple(results), (table,))
+    titles = (*((name, (name,)) for name in STATE), ("together", STATE))
+    results = tuple(_bytes_at_one(one, _bytes_line(derivation, *names), title, names) for title, names in titles)
+    table = _part_table([one], [""], "activations.bytes", f"activations of one {sample} by part")
+    return Exercise("memory", question, "activations.bytes", results, (table,))
+
+
+def _bytes_at_one(one: Derivation, line: PeakLine, title: str, names: Sequence[str]) -> ExerciseResult:
+    """Bytes of the quantities together at B = 1, and how they grow; ``line`` has them from B = 2 on, and at B = 1 if that is no special
+    case."""
+    value = Fraction(sum(one[name].value or 0 for name in names))
+    texts = [branches.at_hand(one[name].text or "0", one.sizes) for name in names]
+    if value != line.slope + line.offset:
+        because = f"one {_sample(one)} runs other operators than several, which take {_written(line)} for B from 2"
+    elif line.slope:
+        because = f"{_written(line)} at these sizes"
+    else:
+        because = _WHATEVER_THE_BATCH.get(title, "no tensor in it has an axis of the batch")
+    return ExerciseResult(f"{title} at B = 1", value, "byte", _sum(texts, one.sizes), because)
 
 
 def _sum(texts: Sequence[str], names: Iterable[str]) -> str:
@@ -359,11 +378,12 @@ def _of_one_tensor(one: Derivation, name: str) -> str:
     return f"for a tensor of {cost.tensor}: {', '.join(counts)}; together {readable(cost.flops)}"
 
 
-def _days(one: Derivation, run: PlannedTraining) -> Exercise:
+def _time(one: Derivation, run: PlannedTraining) -> Exercise:
+    """The training in days, or in the largest unit of which it takes one."""
     dtype = _DTYPES.get(str(one.options.get("precision", "fp32")), "bf16")
     length = f" of T = {one.sizes['T']:,}" if "T" in one.sizes else ""
     question = (
-        f"How many days do {run.steps:,} steps with {run.batch:,} {_sample(one)}s{length} take on one device at"
+        f"How long do {run.steps:,} steps with {run.batch:,} {_sample(one)}s{length} take on one device at"
         f" {float(100 * run.mfu):g} % MFU, if the backward takes twice the FLOPs of the forward?"
     )
     thrice = Fraction(3 * (one[FORWARD].value or 0) * run.batch)
@@ -371,13 +391,14 @@ def _days(one: Derivation, run: PlannedTraining) -> Exercise:
     results = [ExerciseResult("FLOPs of a step, forward and backward", thrice, "FLOP", because=f"3 · forward · {_sample(one)}s")]
     for gpu in run.gpus:
         device = accelerator(gpu)
-        rate = device.peak(dtype) * run.mfu * 86400
-        peak = f"{float(device.peak(dtype) / 10**12):g} TFLOP/s"
-        because = f"steps · FLOPs of a step / ({float(run.mfu):g} · {peak} · 86,400 s), the dense peak in {dtype}"
-        results.append(ExerciseResult(f"days on one {device.name}", run.steps * thrice / rate, "days", because=because))
-        exact = run.steps * Fraction(executed * run.batch) / rate
+        rate = device.peak(dtype) * run.mfu
+        seconds, exact = (run.steps * flops / rate for flops in (thrice, Fraction(executed * run.batch)))
+        unit, of_unit = next((time for time in _TIMES if seconds >= time[1]), ("seconds", 1))
+        peak = f"{float(device.peak(dtype) / 10**12):g} TFLOP/s{f' · {of_unit:,} s' if of_unit > 1 else ''}"
+        because = f"steps · FLOPs of a step / ({float(run.mfu):g} · {peak}), the dense peak in {dtype}"
+        results.append(ExerciseResult(f"time on one {device.name}", seconds / of_unit, unit, because=because))
         why = "the backward as autograd runs it, without what is recomputed"
-        results.append(ExerciseResult(f"days on one {device.name}, exact backward", exact, "days", because=why))
+        results.append(ExerciseResult(f"time on one {device.name}, exact backward", exact / of_unit, unit, because=why))
     return Exercise("days", question, BACKWARD, tuple(results))
 
 
@@ -390,7 +411,7 @@ _QUESTIONS = (
     _Question(STATE[1:], STATE[:1], ("B",), lambda sheet: _memory(sheet.derivation)),
     _Question(("memory.peak",), STATE, ("B",), lambda sheet: _largest_batch(sheet.derivation, sheet.run)),
     _Question(("flops.optimizer.total",), ("parameters",), (), lambda sheet: _optimizer(sheet.one)),
-    _Question((), (FORWARD, BACKWARD), ("B",), lambda sheet: _days(sheet.one, sheet.run)),
+    _Question((), (FORWARD, BACKWARD), ("B",), lambda sheet: _time(sheet.one, sheet.run)),
 )
 
 ASSIGNMENT = tuple(dict.fromkeys(name for question in _QUESTIONS for name in question.asks))  # quantities that the assignment asks for

@@ -234,7 +234,7 @@ def check(device: str, seed: int, as_json: bool, strict: bool, **options: Any) -
 @click.option("--gpu", default="", metavar="ID", help="Accelerator whose memory and rates the figures show: see napkin list hardware.")
 @click.option("--template", default="", metavar="NAME", help="Layout: report, homework, design-section, or one of your own.")
 @click.option("--templates", default="", metavar="DIR", help="A folder of templates and a report.css that override the built-in ones.")
-@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="With --template homework: every step of it, or of all.")
+@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="With --template homework: the quantity to derive, or all.")
 @click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
 @click.option("--interactive", is_flag=True, help="Write report.interactive.html too: change sizes, recipe and device in the page.")
 @click.option("--strict", is_flag=True, help="Fail if something could not be measured.")
@@ -252,8 +252,8 @@ def report(
 ) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step.
 
-    --template homework answers the questions of an assignment in a few pages; --quantity NAME derives a quantity step by step instead,
-    --quantity all every quantity.
+    --template homework answers the questions of an assignment with the model's equations and every step; --quantity NAME derives the
+    quantity NAME instead, --quantity all every quantity.
     """
     if quantities and template != "homework":
         raise click.UsageError("--quantity goes with --template homework: add it, or leave --quantity out")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import calc
 from calc.capacity.homework import ASSIGNMENT
+from calc.derive.quantities import QUANTITIES
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import RuleComparison
 from calc.derive.to_json import to_json
@@ -27,7 +28,7 @@ from reports.jobs import job
 from reports.jobs.recorded import FOLDER
 from reports.jobs.request import Request, json_text
 from reports.page.build import PageContent, build, today
-from reports.page.equations import NO_EQUATIONS, ModelSection, equations_document, matmuls_only, one_of_each_kind
+from reports.page.equations import equations_document, matmuls_only, one_of_each_kind
 from reports.page.inputs import FORMATS, REPORT, Inputs, digest_of, file_of, folder_digest
 from reports.page.lighter import lighter
 from reports.page.model import Command
@@ -41,15 +42,14 @@ from reports.writers.render import PLAIN, Look
 _CHOSEN = "only chosen quantities are shown"
 _HOMEWORK = "homework.j2"
 _HOMEWORK_QUANTITIES = (*ASSIGNMENT, "flops.backward.matmul", "flops.step.total")
-_FEW_STEPS = 60  # of a homework that has them all without being asked
 ALL = "all"  # in place of the name of a quantity
 
 
 @dataclass(frozen=True, slots=True)
 class ReportChoices:
     """What a report shows beside the request: checks on a ``device``, figures of the accelerator ``gpu``, and ``quantities``, those to
-    derive, or ``ALL``; without any, a homework answers the questions of an assignment, with their steps where they are few, and every other
-    template shows all. ``interactive``: a page with a script too."""
+    derive, or ``ALL``; without any, a homework answers the questions of an assignment, with every step and equation where the page has room
+    for them, and every other template shows all. ``interactive``: a page with a script too."""
 
     device: str = "cpu"
     look: Look = PLAIN
@@ -95,7 +95,7 @@ def make(request: Request, choices: ReportChoices, progress: Progress, stamp: In
         derivation, checks = _stamped(content.derivation, content.checks, stamp.environment)
         content = replace(content, derivation=derivation, checks=checks, inputs=content.inputs.as_noted(stamp))
     content = replace(content, comparisons=job.comparisons(content.derivation))
-    texts = _texts(content, choices.look, choices.formats)
+    texts = _texts(content, choices.look, choices.formats, _answers_alone(content, request, choices))
     return BuiltReport(content.derivation, content.comparisons, content.checks, content.unchecked, texts, environment)
 
 
@@ -104,13 +104,12 @@ def _content(request: Request, choices: ReportChoices, progress: Progress) -> Pa
     look, quantities = choices.look, choices.quantities
     shown = accelerator(choices.gpu) if choices.gpu else None
     derivation = job.derive(request, progress)
-    only = _shown(look, quantities)
+    only = _shown(look, quantities, derivation)
     records = evidence(derivation)  # a record that cannot be read is refused before anything runs
     checks, unchecked = _checked(request, derivation, choices.device, progress)
     live, no_timeline = (None, _CHOSEN) if only else job.timeline(derivation, progress)
     levers = () if only else job.levers(derivation, request, progress)
-    answers_only = bool(only) and not quantities and sum(step.quantity in only for step in derivation.steps) > _FEW_STEPS
-    equations = _equations(request, derivation, progress, answers_only, bool(only and quantities))
+    section = job.equations(derivation, progress, shlex.quote(request.written or request.model))
     progress("writing the report")
     gpu = shown.id if shown is not None else ""
     return PageContent(
@@ -126,29 +125,35 @@ def _content(request: Request, choices: ReportChoices, progress: Progress) -> Pa
         device=shown,
         roof=_roof(request, shown, progress),
         levers=levers,
-        equations=equations,
+        equations=one_of_each_kind(section) if look.template == _HOMEWORK else section,
         with_design=look.template == "design-section.j2",
         only=only,
         solved=look.template == _HOMEWORK,
-        further=_further(request) if answers_only else (),
     )
 
 
-def _equations(request: Request, derivation: Derivation, progress: Progress, matmuls: bool, elsewhere: bool) -> ModelSection:
-    """The equations of the model: all, the ``matmuls``, or none where the command that prints them is named."""
-    model = shlex.quote(request.written or request.model)
-    command = f"napkin gradients {model}"
-    if elsewhere:
-        return replace(NO_EQUATIONS, why=f"{command} prints them")
-    section = job.equations(derivation, progress, model)
-    return matmuls_only(one_of_each_kind(section), f"{command} prints all equations") if matmuls else section
-
-
-def _shown(look: Look, quantities: Collection[str]) -> Collection[str]:
-    """The quantities of a page; empty for all."""
+def _shown(look: Look, quantities: Collection[str], derivation: Derivation) -> Collection[str]:
+    """The quantities of a page; empty for all. A homework has those of the assignment and the quantities that they add up, so that no
+    total rests on a number without steps."""
     if not quantities and look.template == _HOMEWORK:
-        return _HOMEWORK_QUANTITIES
+        return tuple(dict.fromkeys(_with_parts(_HOMEWORK_QUANTITIES, derivation)))
     return () if ALL in quantities else quantities
+
+
+def _with_parts(names: Iterable[str], derivation: Derivation) -> Iterator[str]:
+    """The quantities, and those that add up to them, but for parts that are 0 at every size."""
+    for name in names:
+        yield name
+        parts = (part for part in QUANTITIES[name].parts if part in derivation and derivation[part].text != "0")
+        yield from _with_parts(parts, derivation)
+
+
+def _answers_alone(content: PageContent, request: Request, choices: ReportChoices) -> PageContent | None:
+    """The homework without steps, for a format in which it is too heavy with them; ``None`` where quantities were chosen, and of every
+    other template."""
+    if choices.look.template != _HOMEWORK or choices.quantities:
+        return None
+    return replace(content, only=_HOMEWORK_QUANTITIES, further=_further(request))
 
 
 def _checked(request: Request, derivation: Derivation, device: str, progress: Progress) -> tuple[Any, str]:
@@ -161,37 +166,41 @@ def _checked(request: Request, derivation: Derivation, device: str, progress: Pr
         return None, str(error)
 
 
-def _texts(content: PageContent, look: Look, formats: Collection[str]) -> dict[str, str]:
-    """By file name."""
-    page = build(content)
-    writers: dict[str, Callable[[], str]] = {
-        ".md": lambda: _markdown(page, look),
-        ".html": lambda: _html(page, look),
-        ".tex": lambda: tex.write(page, look),
-        ".json": lambda: json_text(_document(content)),
-    }
-    return {f"report{suffix}": writers[suffix]() for suffix in formats}
-
-
 _MOST_BYTES = 400_000  # of a page that is loaded whole and mailed
+_WRITERS: Mapping[str, Callable[[Page, Look], str]] = {".md": markdown.write, ".html": html.write, ".tex": tex.write}
 
 
-def _markdown(page: Page, look: Look) -> str:
-    """The Markdown page. If it is too heavy, equations that layers share but for their widths are shown once; every step stays."""
-    text = markdown.write(page, look)
-    if len(text.encode("utf-8")) < _MOST_BYTES:
-        return text
-    return markdown.write(replace(page, equations=one_of_each_kind(page.equations)), look)
+def _texts(content: PageContent, look: Look, formats: Collection[str], answers: PageContent | None) -> dict[str, str]:
+    """By file name. ``answers``: the content of a page without steps, if there is one."""
+    page = build(content)
+    texts = {f"report{suffix}": _light(suffix, page, look, answers) for suffix in formats if suffix in _WRITERS}
+    return texts | ({"report.json": json_text(_document(content))} if ".json" in formats else {})
 
 
-def _html(page: Page, look: Look) -> str:
-    """The HTML page: the whole one, unless it is too heavy."""
+def _light(suffix: str, page: Page, look: Look, answers: PageContent | None) -> str:
+    """The page in the format of ``suffix``: the whole one, unless it is too heavy; then the first version that is not, or the last."""
     text = ""
-    for version in itertools.chain((page,), lighter(page)):
-        text = html.write(version, look)
+    for version in itertools.chain((page,), _lighter(suffix, page) if answers is None else _without_steps(answers)):
+        text = _WRITERS[suffix](version, look)
         if len(text.encode("utf-8")) < _MOST_BYTES:
             break
     return text
+
+
+def _lighter(suffix: str, page: Page) -> Iterator[Page]:
+    """Versions of a page, each lighter than the one before. In Markdown, equations that layers share but for their widths are shown once,
+    and every step stays."""
+    if suffix == ".html":
+        yield from lighter(page)
+    elif suffix == ".md":
+        yield replace(page, equations=one_of_each_kind(page.equations))
+
+
+def _without_steps(answers: PageContent) -> Iterator[Page]:
+    """A homework with the answers alone: with every equation, then with matmuls and gradients of parameters."""
+    page = build(answers)
+    yield page
+    yield replace(page, equations=matmuls_only(page.equations, f"napkin gradients {page.equations.model} prints all equations"))
 
 
 def _document(content: PageContent) -> dict[str, Any]:

@@ -11,8 +11,10 @@ import sympy as sp
 
 from calc.mathematics.autodiff import ir
 from calc.mathematics.autodiff.derived import Derived
-from calc.mathematics.autodiff.names import LOSS
+from calc.mathematics.autodiff.inputs import lookups
+from calc.mathematics.autodiff.names import LOSS, readers_of
 from calc.mathematics.autodiff.numeric import needed
+from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.autodiff.summing import SHIFT
 from calc.options import TRAIN
 from reports.page.gradients import FORWARD, NO_NOTATION, PARAMETER, EquationEntry, EquationGroup, Notation, entries, groups, together
@@ -43,7 +45,8 @@ _GRADIENTS = "Gradients, from the loss back"
 class EquationTable:
     """The equations of a ``layer``, which are those of the layers ``alike`` and of those in ``equal``. ``pattern``: what all layers in
     ``alike`` match, where every layer that matches it has these equations. ``others``: layers that have them with other sizes. ``beside``:
-    where those of no layer are listed: ``before h.*``."""
+    where those of no layer are listed: ``before h.*``. ``replaced``: tensors outside ``layer``, each with the one in its place in the last
+    of ``alike``: its input, whose name nothing else would define."""
 
     direction: str
     layer: str
@@ -53,6 +56,7 @@ class EquationTable:
     others: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
     beside: str = ""
+    replaced: tuple[tuple[str, str], ...] = ()
 
     @property
     def title(self) -> str:
@@ -61,12 +65,19 @@ class EquationTable:
         equal = f", as in {', '.join(same)}" if same else ""
         others = f"; with other sizes: {', '.join(self.others)}" if self.others else ""
         beside = f", {self.beside}" if self.beside else ""
-        return f"{self.direction}{layer}{beside}{equal}{others}"
+        return f"{self.direction}{layer}{beside}{equal}{others}{self._inputs}"
 
     @property
     def layers(self) -> str:
         """All layers of the table, or its direction where it is of no layer."""
         return f"{self.layer} and {self._alike}" if self._alike else self.layer or self.direction
+
+    @property
+    def _inputs(self) -> str:
+        """What the last of the layers alike reads in place of tensors outside the one that is shown."""
+        if not self.replaced:
+            return ""
+        return f"; {self.alike[-1]} has {' and '.join(f'{new} in place of {old}' for old, new in self.replaced)}"
 
     @property
     def _alike(self) -> str:
@@ -198,7 +209,7 @@ def _table(group: EquationGroup, every: Sequence[EquationGroup], rows: tuple[Equ
         return EquationTable(direction, group.title, "", rows)
     matching = {layer for each in every if _is_forward(each) == _is_forward(group) for layer in each.layers if _matches(layer, group.title)}
     pattern = group.title if matching <= set(group.layers) else ""
-    return EquationTable(direction, group.layers[0], pattern, rows, alike=group.layers[1:])
+    return EquationTable(direction, group.layers[0], pattern, rows, alike=group.layers[1:], replaced=group.replaced)
 
 
 def _is_forward(group: EquationGroup) -> bool:
@@ -222,7 +233,7 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
         listed = " and ".join(f"{name}{NBSP}={NBSP}{value}" for name, value in fixed.items())
         yield f"{listed} in these equations only" + ("." if numbers.rows else "; all other sizes are symbols.")
     leaves = [node for node in derived.equations.nodes if isinstance(node.op, ir.Leaf) and node.op.role == "input"]
-    if inputs := [f"{derived.names.of[n.index]} {shape_text(n.shape, derived.program)}" for n in leaves if n.index in derived.names.of]:
+    if inputs := [_input(derived, node) for node in leaves if node.index in derived.names.of]:
         yield f"Inputs: {', '.join(inputs)}."
     if mode != TRAIN:
         return
@@ -232,6 +243,17 @@ def _notes(derived: Derived, mode: str, numbers: StaticSizeTable) -> Iterator[st
         listed = " and ".join(f"∂{LOSS}/∂{name}" for name in not_computed)
         sentence = f"{listed} {'is' if len(not_computed) == 1 else 'are'} not computed: inputs need no gradient"
         yield f"{sentence}. That saves {flops_text(saved, derived.program)} FLOP."
+
+
+def _input(derived: Derived, node: ir.Node) -> str:
+    """An input with its shape; ids that index a table with a row for each word of the vocabulary are of tokens."""
+    equations = derived.equations
+    tables = (equations[lookup.source].shape for lookup in lookups(equations, readers_of(equations, derived.forward), node.index))
+    tokens = any(str(in_dimensions(shape[0], derived.program)) == _VOCABULARY for shape in tables)
+    return f"{derived.names.of[node.index]} {shape_text(node.shape, derived.program)}{' of tokens' if tokens else ''}"
+
+
+_VOCABULARY = "V"  # in calc.dimensions
 
 
 def _inputs(derived: Derived) -> Sequence[str]:

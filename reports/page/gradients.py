@@ -68,11 +68,18 @@ class EquationEntry:
 
 @dataclass(frozen=True, slots=True)
 class EquationGroup:
-    """Equations of one layer, or of several equal layers; ``title`` is then their pattern, ``h.*``."""
+    """Equations of one layer, or of several equal layers; ``title`` is then their pattern, ``h.*``, and the equations are those of the
+    first. ``replaced``: each tensor outside the first layer that has another one in its place in the last, and that one."""
 
     title: str
     layers: tuple[str, ...]
     entries: tuple[EquationEntry, ...]
+    replaced: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The tensors of other layers in the equations, in order of appearance, one for each place."""
+        return tuple(name for entry in self.entries for name in entry.outside)
 
 
 def entries(
@@ -241,7 +248,10 @@ def _alike(unmerged: Sequence[EquationGroup]) -> list[EquationGroup]:
     merged: list[EquationGroup] = []
     for group in unmerged:
         if merged and _is_alike(group, merged[-1]):
-            merged[-1] = replace(merged[-1], title=_pattern(group.layers[0]), layers=(*merged[-1].layers, *group.layers))
+            first = merged[-1]
+            pairs = dict.fromkeys(pair for pair in zip(first.outside, group.outside, strict=True) if pair[0] != pair[1])
+            layers = (*first.layers, *group.layers)
+            merged[-1] = replace(first, title=_pattern(group.layers[0]), layers=layers, replaced=tuple(pairs))
         else:
             merged.append(group)
     return merged
@@ -258,6 +268,5 @@ def _pattern(layer: str) -> str:
 
 def _reading(group: EquationGroup) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The equations of a group as text, and the tensors of other layers in them, numbered in order of appearance."""
-    outside = [name for e in group.entries for name in e.outside]
-    numbers = {name: i for i, name in enumerate(dict.fromkeys(outside))}
-    return tuple(e.unnamed for e in group.entries), tuple(numbers[name] for name in outside)
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(group.outside))}
+    return tuple(e.unnamed for e in group.entries), tuple(numbers[name] for name in group.outside)

@@ -79,7 +79,7 @@ _TITLES = {
     "memory": "Memory of training",
     "largest-batch": "The largest batch",
     "optimizer": "FLOPs of the optimizer",
-    "days": "Days of training",
+    "days": "Time of training",
 }
 
 

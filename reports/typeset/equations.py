@@ -21,6 +21,7 @@ from reports.typeset.sympy_text import IndexText, Written
 from reports.typeset.tensor_names import TensorNames
 
 _PRODUCT, _SUM = 50, 20
+_SINGLE_FACTOR = _PRODUCT + 1  # needs no brackets in a product, but under a power or a transpose: A B, ∂ℒ/∂Y
 OUTSIDE = "an element outside its tensor is 0"
 MERGED = "(a b) is one index over axes a and b, row-major"
 CONCATENATED = "[x; y] is x followed by y along the axis that has another index on the left"
@@ -204,7 +205,7 @@ class Writer:
     def _tensor(self, node: int, letters: Sequence[str]) -> Written:
         """A tensor where another equation reads it."""
         if node in self._names.gradients and not self._forward:
-            return Written(self._reference(self._names.gradients[node], letters))
+            return Written(self._reference(self._names.gradients[node], letters), _SINGLE_FACTOR)
         if self._names.has(node):
             op = self._equations[node].op
             if isinstance(op, ir.Leaf) and op.role == "random":
@@ -290,7 +291,7 @@ class Writer:
         self._page.needs_indices = True
         factors = self._style.times(" ").join(self._operand(o, letters).within(_PRODUCT) for o in operands)
         inner = letters[len(node.shape) :]
-        return Written(f"{self._style.sum(inner)} {factors}", _SUM + 10) if inner else Written(factors, _PRODUCT + 1)
+        return Written(f"{self._style.sum(inner)} {factors}", _SUM + 10) if inner else Written(factors, _SINGLE_FACTOR)
 
     def _matrices(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written | None:
         """A contraction in matrix notation; within an equation that has indices as an element of it: (A B)[j,m]."""
@@ -314,16 +315,20 @@ class Writer:
             self._page.batch.update(batch)
             self._explain(f"a matrix product is batched over {listed(batch)}, which both factors and the result have")
         factors = [
-            self._operand(operands[i], letters).within(_PRODUCT) + (self._style.transposed if transposed else "")
+            self._transposed(self._operand(operands[i], letters)) if transposed else self._operand(operands[i], letters).within(_PRODUCT)
             for i, transposed in zip((product.left, product.right), product.transposed, strict=True)
         ]
-        return Written(self._style.times(" ").join(factors), _PRODUCT + 1)
+        return Written(self._style.times(" ").join(factors), _SINGLE_FACTOR)
+
+    def _transposed(self, factor: Written) -> str:
+        """The transpose of a factor: (∂ℒ/∂Y)ᵀ in brackets, as ∂ℒ/∂Yᵀ would be the derivative by Yᵀ."""
+        return self._style.transposed(factor.text, factor.binds <= _SINGLE_FACTOR)
 
     def _map(self, node: ir.Node, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         self._page.needs_indices |= not all(_is_trailing(self._names.plain(o).at, len(node.shape)) for o in operands)
         written = [self._operand(operand, letters) for operand in operands]
-        tight = {argument(i) for i, w in enumerate(written) if w.binds == _PRODUCT + 1} & raised(expr)
-        parts = {argument(i): w.bound(_PRODUCT + 1 if argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
+        tight = {argument(i) for i, w in enumerate(written) if w.binds == _SINGLE_FACTOR} & raised(expr)
+        parts = {argument(i): w.bound(_SINGLE_FACTOR if argument(i) in tight else _SUM + 5) for i, w in enumerate(written)}
         sizes = expr.free_symbols - parts.keys() - {INFINITY}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in sizes})
         scalar, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
@@ -411,7 +416,7 @@ class Writer:
         written = self._tensor(updates, every)
         if marks:
             self._explain(INDICATOR)
-            written = Written(" ".join([*marks, written.within(_PRODUCT)]), _PRODUCT + 1)
+            written = Written(" ".join([*marks, written.within(_PRODUCT)]), _SINGLE_FACTOR)
         return Written(f"{self._style.sum(names)} {written.within(_PRODUCT)}", _SUM + 10) if names else written
 
     def _merge(self, source: int, axis: int, count: int, letters: Sequence[str]) -> Written:

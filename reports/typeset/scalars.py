@@ -22,12 +22,12 @@ _LATEX = {"Sigmoid": r"\sigma", **{name: rf"\mathrm{{{text}}}" for name, text in
 class Style(Protocol):
     """How names, sums, gradients and scalar expressions are written."""
 
-    transposed: str
     at_most: str
     at_least: str
 
     def name(self, name: str) -> str: ...
     def gradient(self, name: str) -> str: ...
+    def transposed(self, factor: str, in_brackets: bool) -> str: ...
     def sum(self, letters: Sequence[str]) -> str: ...
     def over(self, kind: str, letters: Sequence[str]) -> str: ...
     def word(self, word: str) -> str: ...
@@ -76,13 +76,16 @@ def _with_fractions(expr: sp.Expr) -> sp.Expr:
 class Text:
     """As text for a terminal."""
 
-    transposed, at_most, at_least = "ᵀ", "≤", "≥"
+    at_most, at_least = "≤", "≥"
 
     def name(self, name: str) -> str:
         return name
 
     def gradient(self, name: str) -> str:
         return f"∂{LOSS}/∂{name}"
+
+    def transposed(self, factor: str, in_brackets: bool) -> str:
+        return f"({factor})ᵀ" if in_brackets else f"{factor}ᵀ"
 
     def sum(self, letters: Sequence[str]) -> str:
         return f"Σ_{','.join(letters)}"
@@ -128,7 +131,7 @@ class _Printer(LatexPrinter):  # type: ignore[misc]  # SymPy publishes no types
 class Latex:
     """As LaTeX."""
 
-    transposed, at_most, at_least = r"^{\top}", r"\le ", r"\ge "
+    at_most, at_least = r"\le ", r"\ge "
 
     def name(self, name: str) -> str:
         owner, _, letter = name.rpartition(".")
@@ -138,6 +141,9 @@ class Latex:
 
     def gradient(self, name: str) -> str:
         return rf"\frac{{\partial \mathcal{{L}}}}{{\partial {name}}}"
+
+    def transposed(self, factor: str, in_brackets: bool) -> str:
+        return rf"\left({factor}\right)^{{\top}}" if in_brackets else rf"{{{factor}}}^{{\top}}"  # a name may have a superscript
 
     def sum(self, letters: Sequence[str]) -> str:
         return rf"\sum_{{{','.join(letters)}}}"

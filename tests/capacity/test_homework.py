@@ -132,7 +132,12 @@ def test_memory_in_the_batch_size_and_the_largest_batch(answers: Mapping[str, Ex
     memory, largest = answers["memory"], answers["largest-batch"]
 
     assert values(memory) == [4 * count, 4 * count, state - 8 * count, a + 8 * T + 4, state + a + 8 * T + 4]
-    assert memory.results[0].because == "does not depend on B"
+    assert [result.because for result in memory.results[:3]] == [
+        "every parameter is one number, whatever the batch",
+        "there is one number for each trainable parameter, whatever the batch",
+        "its tensors belong to parameters, whatever the batch",
+    ]
+    assert memory.tables[0].totals == (a + 8 * T + 4,)
     assert memory.results[-1].because == f"{a:,}·B + {state + 8 * T + 4:,} at these sizes"
     assert values(largest)[0] == (80 * 10**9 - state - 8 * T - 4) // a
     answer = calc.ask("largest-batch", model="gpt2", memory="80GB", T=T, **XL)
@@ -163,6 +168,30 @@ def test_flops_of_the_optimizer_and_days(answers: Mapping[str, Exercise]) -> Non
     assert flops == step
     assert (a100, h100) == tuple(Fraction(400_000 * step * 2, rate * DAY) for rate in (195 * 10**11, 67 * 10**12))
     assert exact == a100  # autograd's backward is exactly twice the forward here, without what fused attention recomputes
+
+
+def test_the_time_of_a_training_is_in_the_largest_unit_of_which_it_takes_one(xl: Derivation) -> None:
+    """Sequences, one a step, on an H100 at all of its 67 TFLOP/s; each takes three forwards of 3,506,703,564,800 FLOP, 0.157 seconds."""
+    seconds = Fraction(3 * 3_506_703_564_800, 67 * 10**12)
+    of_unit = {5: ("seconds", 1, ""), 1_000: ("minutes", 60, " · 60 s"), 100_000: ("hours", 3600, " · 3,600 s")}
+
+    for steps, (unit, length, factor) in of_unit.items():
+        run = PlannedTraining(gpus=("h100-sxm",), mfu=Fraction(1), steps=steps, batch=1)
+        *_, days = homework(xl, (), run)
+        assert [(result.value, result.unit) for result in days.results[1:]] == [(steps * seconds / length, unit)] * 2
+        assert days.results[1].because == f"steps · FLOPs of a step / (1 · 67 TFLOP/s{factor}), the dense peak in fp32"
+
+
+def test_bytes_at_one_sample_are_those_of_one_sample() -> None:
+    """The class token of ViT-B is expanded over the batch. At B = 1 its gradient needs no sum, so it is a view into the gradient of all
+    tokens: (p² + 1)·d numbers in place of d. All other gradients are those of a larger batch."""
+    derivation = calc.derive(calc.load("vit-b"))
+    (memory,) = homework(derivation, quantities=("gradients.bytes",))
+    several, p, d = derivation["gradients.bytes"].at(B=2), derivation.sizes["p"], derivation.sizes["d"]
+
+    assert memory.results[1].value == several + 4 * p**2 * d
+    assert memory.results[1].because == f"one sample runs other operators than several, which take {several:,} for B from 2"
+    assert memory.results[1].value == derivation["gradients.bytes"].at(B=1)
 
 
 @pytest.mark.slow

@@ -126,11 +126,11 @@ def answers(sizes: list[Transformer], run: Mapping[str, Any]) -> Mapping[str, se
         "parts": {one.forward(T), *one.parts(T).values()},
         "sizes": {n for size in sizes for n in (size.forward(T), *size.parts(T).values())},
         "context": {long, *(n for length in (T, long) for n in (one.forward(length), *one.parts(length).values()))},
-        "memory": {4 * count, one.state, a, b, a + b, whole, a + whole, 2 * a + b, *one.saved_by_part(2).values()},
+        "memory": {4 * count, one.state, a, b, a + b, whole, a + whole, *one.saved_by_part(1).values()},
         "largest-batch": {run["memory"], a, whole, slope, rest, *(slope * n + rest for n in (batch, batch + 1)), batch, batch + 1,
                           (run["memory"] - whole) // a, *live(one, batch)},
         "optimizer": {14 * count + 3 * len(one.weights)},
-        "days": {run["steps"], run["batch"], T, step, 86_400, *(rounded(days(step, peak, run)) for peak in FP32.values())},
+        "days": {run["steps"], run["batch"], T, step, *(number for peak in FP32.values() for number in time(step, peak, run))},
     }  # fmt: skip
 
 
@@ -147,8 +147,11 @@ def rows(one: Transformer) -> Iterator[int]:
     yield from (elements * one.L for elements in one.weights[outer : outer + (len(one.weights) - outer) // one.L])
 
 
-def days(step: int, peak: Fraction, run: Mapping[str, Any]) -> Fraction:
-    return run["steps"] * step / (peak * run["mfu"] * 86_400)
+def time(step: int, peak: Fraction, run: Mapping[str, Any]) -> Iterator[int]:
+    """The rounded number of days, or of the largest unit of which there is one, and the seconds of that unit."""
+    seconds = run["steps"] * step / (peak * run["mfu"])
+    unit = max(unit for unit in (1, 60, 3600, 86_400) if unit <= max(seconds, 1))
+    yield from (rounded(seconds / unit), unit)
 
 
 def rounded(value: Fraction) -> int:
@@ -225,7 +228,7 @@ def assert_all_answers(words: list[str], run: Mapping[str, Any], folder: Path) -
     assert trends(found["sizes"]) == expected_trends([model.parts(model.T) for model in models])
     largest = re.findall(r"\| (\d+)\s+sequences \|", found["largest-batch"])
     (a, b), (slope, rest), count = models[-1].saved, models[-1].peak, sum(models[-1].weights)
-    assert sum(models[-1].saved_by_part(2).values()) == 2 * a + b
+    assert sum(models[-1].saved_by_part(1).values()) == a + b
     by_hand = ((run["memory"] - 8 * count - models[-1].state - b) // a, (run["memory"] - rest) // slope)
     assert [int(number) for number in largest] == [*by_hand]
     assert f"{slope:,}·B + {rest:,} for B from " in found["largest-batch"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import sympy as sp
 
 from calc.graph.step import LOSS as LOSS_PATH
 from calc.graph.step import TOP, bare_name
 from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.inputs import integer_names
 from calc.mathematics.autodiff.ir import Equations, Node, argument, place
 from calc.mathematics.autodiff.made_from import HIDDEN, MadeFrom, is_factor
 from calc.mathematics.autodiff.roles import Roles
@@ -33,11 +34,11 @@ class NodeNames:
         self.inline: set[int] = set()
         self.through: set[int] = set()
         self._called: dict[int, str] = {}
-        readers = _readers(equations, forward)
+        readers = readers_of(equations, forward)
         roles = Roles(equations, readers)
         made_from = MadeFrom(equations, readers, self._called, _ACTIVATIONS)
         counts: dict[str, int] = {}
-        inputs = {**_input_names(equations, forward), loss: LOSS}
+        inputs = {**_input_names(equations, forward, readers), loss: LOSS}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
@@ -77,7 +78,8 @@ def layer_of(module_path: str) -> str:
     return match[1] if match else ""
 
 
-def _readers(equations: Equations, forward: int) -> dict[int, list[Node]]:
+def readers_of(equations: Equations, forward: int) -> dict[int, list[Node]]:
+    """The nodes below ``forward`` that read each node."""
     readers: dict[int, list[Node]] = {}
     for node in equations.nodes[:forward]:
         for source in ir.sources(node.op):
@@ -142,12 +144,10 @@ def _letter(node: Node) -> str:
     return HIDDEN
 
 
-def _input_names(equations: Equations, forward: int) -> Mapping[int, str]:
-    """x, or x0, x1, … for several; i for integers."""
+def _input_names(equations: Equations, forward: int, readers: Mapping[int, Sequence[Node]]) -> Mapping[int, str]:
+    """x, or x0, x1, … for several; integers by what reads them."""
     inputs = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
-    names: dict[int, str] = {}
-    for integral, letter in ((False, "x"), (True, "i")):
-        mine = [n for n in inputs if n.integral == integral]
-        names.update({n.index: letter if len(mine) == 1 else f"{letter}{i}" for i, n in enumerate(mine)})
+    real, integral = ([n.index for n in inputs if n.integral == integral] for integral in (False, True))
+    names = {index: "x" if len(real) == 1 else f"x{i}" for i, index in enumerate(real)}
     literals = [n.index for n in equations.nodes[:forward] if isinstance(n.op, ir.Literal)]
-    return {**names, **dict.fromkeys(literals, "numbers")}
+    return {**names, **integer_names(equations, readers, integral), **dict.fromkeys(literals, "numbers")}

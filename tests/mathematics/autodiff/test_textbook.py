@@ -288,14 +288,14 @@ def test_the_chain_names_a_rule_for_every_link() -> None:
 
 
 def test_the_index_of_an_axis_without_a_name_is_none_of_the_tensors() -> None:
-    """Classes of a fixed number beside targets that are called i."""
+    """Classes of a fixed number beside a parameter that is called j."""
     spec = calc.Spec(
         name="two classes",
         dims={"B": 5, "d": 7},
-        build=lambda n: nn.Linear(n.d, 2),
+        build=lambda n: nn.ParameterDict({"j": nn.Parameter(torch.randn(2, n.d))}),
         inputs=lambda n: (torch.randn(n.B, n.d), torch.randint(2, (n.B,))),
-        loss=lambda m, x, t: F.cross_entropy(m(x), t),
+        loss=lambda m, x, t: F.cross_entropy(x @ m["j"].T, t),
     )
     lines = [str(e.equation) for e in entries(calc.gradients(spec))]
 
-    assert "Y2[b,n] = [n = i[b]]" in lines
+    assert {"Y[b,n] = Σ_i x[b,i] j[n,i]", "Y2[b,n] = [n = targets[b]]"} <= {*lines}

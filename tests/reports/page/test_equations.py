@@ -57,12 +57,13 @@ def test_of_equal_layers_the_one_shown_is_named() -> None:
     section = model_section(gradients(calc.load("gpt2")))
     forward, backward = (table for table in section.tables if table.layer)
 
-    assert ("Forward: transformer.h.0, as in every transformer.h.*", "mean_i(transformer.X[b,t,i])") == (
-        forward.title,
-        forward.rows[0].equation.partition(" = ")[2],
-    )
-    assert backward.title == "Gradients, from the loss back: transformer.h.1, as in every transformer.h.*"
-    assert ["L = 2 in these equations only; all other sizes are symbols.", "Inputs: i0 (B, T), i1 (B, T)."] == [
+    assert "mean_i(transformer.X[b,t,i])" == forward.rows[0].equation.partition(" = ")[2]
+    assert [
+        "Forward: transformer.h.0, as in every transformer.h.*; transformer.h.1 has transformer.h.0.Y in place of transformer.X",
+        "Gradients, from the loss back: transformer.h.1, as in every transformer.h.*;"
+        " transformer.h.0 has transformer.X in place of transformer.h.0.Y",
+    ] == [forward.title, backward.title]
+    assert ["L = 2 in these equations only; all other sizes are symbols.", "Inputs: ids (B, T) of tokens, targets (B, T)."] == [
         note.replace(NBSP, " ") for note in section.notes
     ]
 
@@ -97,7 +98,7 @@ def test_every_layer_of_a_pattern_is_claimed_only_where_all_have_the_equations()
     )
     titles = [table.title for table in model_section(gradients(spec)).tables]
 
-    assert "Forward: layer.1, as in layer.2" in titles
+    assert "Forward: layer.1, as in layer.2; layer.2 has layer.1.X in place of layer.0.X" in titles
     assert not [title for title in titles if "every" in title]
 
 

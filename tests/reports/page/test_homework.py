@@ -105,22 +105,68 @@ def test_a_report_as_homework_derives_the_chosen_quantities_alone(tmp_path: Path
         assert (done.exit_code, done.stderr.startswith(f"napkin: {why}")) == (2, True)
 
 
-def test_a_report_as_homework_answers_an_assignment_in_a_few_pages(tmp_path: Path) -> None:
-    """GPT-2 XL: what the questions of the exercise sheet ask for, and all FLOPs of a step, each by part and without steps; matmuls and
-    gradients as equations. The page names the commands that have the rest."""
-    assert run("report", "gpt2", *XL, "--template", "homework", "-o", str(tmp_path)).exit_code == 0
-    page = tmp_path / "report.md"
-    text = page.read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def xl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a homework of GPT-2 XL."""
+    folder = tmp_path_factory.mktemp("xl")
+    assert run("report", "gpt2", *XL, "--template", "homework", "-o", str(folder)).exit_code == 0
+    return folder
+
+
+def test_a_report_as_homework_derives_what_an_assignment_asks_for(xl: Path) -> None:
+    """GPT-2 XL: what the questions of the exercise sheet ask for, all FLOPs of a step, and what these totals add up. Each by part, with its
+    steps: a matmul with its sizes substituted, and the sum over layers. Nothing is left to another command."""
+    text = (xl / "report.md").read_text(encoding="utf-8")
+    titles, bodies = (re.split(r"^### [\d.]+ `(.*)`$", text, flags=re.MULTILINE)[start::2] for start in (1, 2))
+    chapters = dict(zip(titles, bodies, strict=True))
+    added = {f"flops.{of}" for of in ("forward.total", "backward.total", "forward.elementwise", "backward.elementwise")}
+
+    assert {*chapters} == {*ASSIGNMENT, "flops.backward.matmul", "flops.step.total", "flops.optimizer.elementwise", *added}
+    assert re.findall(r"^Largest parts of (.*):$", text, re.MULTILINE) == [*chapters]
+    assert "| feed-forward | 2,013,265,920,000 | 57.4\u00a0% |" in text  # 4·1024·1600·6400·48
+    assert [name for name, chapter in chapters.items() if "<details><summary>" not in chapter] == ["gradients.bytes"]
+    assert "[parameters.bytes](#q-parameters.bytes)" in chapters["gradients.bytes"]
+    assert r"={}& 2 \cdot 1 \cdot 1{,}024 \cdot 1{,}600 \cdot 6{,}400" in chapters["flops.forward.matmul"]
+    assert r"& \sum_{\ell=1}^{L}(4\,B\,T^{2}\,d +8\,B\,T\,d^{2} +4\,B\,T\,d\,f) \\" in chapters["flops.forward.matmul"]
+    assert "Every step of" not in text.partition("Given")[0]
+
+
+def test_equations_of_a_homework_define_every_tensor_that_they_use(xl: Path) -> None:
+    """Tensors with a module path, in GPT-2: scores, softmax, heads, and the gradients passed on. Of equal layers, the one before reads the
+    embedding in place of what a layer gives, and its title says so."""
+    text = (xl / "report.md").read_text(encoding="utf-8").partition("## 2 ")[2].partition("## 3 ")[0]
+    equations = [line.partition("| `")[2].partition("` ")[0] for line in text.splitlines() if line.startswith("| `")]
+    parameters = {tensor for tensor in _tensors(text) if tensor.rpartition(".")[2] in {"W", "w", "b"} and "∂" not in tensor}
+    defined = {tensor for equation in equations for tensor in _tensors(equation.partition(" = ")[0])}
+
+    assert {"attn.Q", "attn.S", "attn.P", "∂ℒ/∂attn.S", "∂ℒ/∂attn.c_attn.Y"} <= defined
+    assert {tensor for equation in equations for tensor in _tensors(equation)} - defined - parameters == {"∂ℒ/∂transformer.X"}
+    layers = "transformer.h.1, as in every transformer.h.\\*; transformer.h.0 has transformer.X in place of transformer.h.0.Y:\n"
+    assert f"\nGradients, from the loss back: {layers}" in text
+
+
+def _tensors(text: str) -> set[str]:
+    """The names of tensors with a module path, and of their gradients; without the path of a layer, and without a transpose."""
+    names = re.findall(r"(?:∂ℒ/∂)?[a-z]\w*(?:\.\w+)+[\u0302'²]?", re.sub(r"transformer\.h\.\d+\.(?=Y)", "", text))
+    return {name.rstrip("ᵀ") for name in names}
+
+
+def test_a_homework_of_a_large_model_is_light(xl: Path) -> None:
+    """In Markdown and HTML."""
+    assert [file.name for file in xl.glob("report.[hm]*") if file.stat().st_size >= 400_000] == []
+
+
+def test_a_homework_that_would_be_too_heavy_has_the_answers_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each with its parts. The page names the commands that have the rest."""
+    monkeypatch.setattr("reports.jobs.report._MOST_BYTES", 1000)
+    assert run("report", "two-layer", "B=3", "D=5", "K=7", "--template", "homework", "-o", str(tmp_path)).exit_code == 0
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
 
     quantities = re.findall(r"^### [\d.]+ `(.*)`$", text, re.MULTILINE)
     assert sorted(quantities) == sorted((*ASSIGNMENT, "flops.backward.matmul", "flops.step.total"))
-    assert re.findall(r"^Largest parts of (.*):$", text, re.MULTILINE) == quantities
-    assert len(text.splitlines()) < 450
-    assert "gradients of parameters are shown: napkin gradients gpt2 prints all equations." in text
-    assert "| `∂ℒ/∂mlp.c_fc.W = ∂ℒ/∂mlp.c_fc.Yᵀ ln_2.Y` (**parameter**) | (f, d) | 2·B·T·d·f |" in text
     assert not re.search(r"^#### ", text, re.MULTILINE)
-    assert "| feed-forward | 2,013,265,920,000 | 57.4\u00a0% |" in text  # 4·1024·1600·6400·48
-    line = "napkin report gpt2 d=1600 h=25 L=48 T=1024 B=1 --template homework --quantity"
+    assert "Only matmuls and gradients of parameters are shown: napkin gradients two-layer prints all equations." in text
+    line = "napkin report two-layer B=3 D=5 K=7 --template homework --quantity"
     assert f"`{line} memory.peak`" in text
     assert f"`{line} all`" in text
 
@@ -168,7 +214,7 @@ def test_a_report_as_homework_derives_all_quantities(tmp_path: Path) -> None:
     chapters = [re.findall(r"^### 4[\d.]+ `(.*)`$", page, re.MULTILINE) for page in (full, text)]
     assert chapters[0] == chapters[1]
     assert "causal" not in full + text
-    assert "| `∂ℒ/∂W = ∂ℒ/∂Yᵀ x0` (**parameter**) |" in text
+    assert "| `∂ℒ/∂W = (∂ℒ/∂Y)ᵀ x0` (**parameter**) |" in text
     assert "#### 4.1.1 weight" in text
     assert run("verify", str(homework / "report.md")).exit_code == 0
 

@@ -73,12 +73,14 @@ def _labels(**how: bool) -> str:
 
 def test_labels_are_ignored_where_they_are_padded() -> None:
     """Position T is -100, not 0, which is a class."""
-    assert "padded[b,t] = {i[b,t] where t < T; else −100}" == _labels()
+    assert "padded[b,t] = {ids[b,t] where t < T; else −100}" == _labels()
 
 
 def test_padding_is_written_in_latex_too() -> None:
     """As cases."""
-    assert r"\mathrm{padded}[b,t] = \begin{cases} i[b,t] & \text{for}\: t < T \\ -100 & \text{otherwise} \end{cases}" == _labels(latex=True)
+    cases = r"\begin{cases} \mathrm{ids}[b,t] & \text{for}\: t < T \\ -100 & \text{otherwise} \end{cases}"
+
+    assert rf"\mathrm{{padded}}[b,t] = {cases}" == _labels(latex=True)
 
 
 def test_a_padded_maximum_pads_with_minus_infinity() -> None:
@@ -164,7 +166,18 @@ def test_a_matmul_beside_a_gather_is_a_matrix_product_too() -> None:
     """The gradient of a tied head: ∂Yᵀ H, and a row for each token that was read."""
     (row,) = (row for row in lines(written("gpt2", matrix=True)) if row.startswith("∂ℒ/∂transformer.wte.W[v,i]"))
 
-    assert row.partition(" = ")[2].startswith("(∂ℒ/∂lm_head.Yᵀ transformer.ln_f.Y)[v,i] + Σ_b,t [v = i0[b,t]] ")
+    assert row.partition(" = ")[2].startswith("((∂ℒ/∂lm_head.Y)ᵀ transformer.ln_f.Y)[v,i] + Σ_b,t [v = ids[b,t]] ")
+
+
+def test_a_transposed_gradient_is_in_brackets() -> None:
+    """dL/dYᵀ would be the derivative by Yᵀ. As LaTeX alike, in which a name with a superscript has braces before another one."""
+    as_text, as_latex = (written("linear", matrix=True, latex=latex) for latex in (False, True))
+    (first,) = (e for e in written("two-layer", matrix=True, latex=True) if e.of == "w1")
+
+    assert "∂ℒ/∂W = (∂ℒ/∂Y)ᵀ x0" == str(as_text[-1].equation)
+    gradient = r"\frac{\partial \mathcal{L}}{\partial %s}"
+    assert rf"{gradient % 'W'} = \left({gradient % 'Y'}\right)^{{\top}}\, x^{{(0)}}" == str(as_latex[-1].equation)
+    assert rf"{gradient % 'w^{(1)}'} = {{x^{{(0)}}}}^{{\top}}\, {gradient % 'Y'}" == str(first.equation)
 
 
 def test_a_product_for_each_batch_is_explained() -> None:
@@ -210,10 +223,10 @@ def test_notation_of_its_own_is_in_the_legend(function: Callable[[Tensor], Tenso
 
 
 def test_an_index_of_a_sum_of_sizes_is_listed_with_that_sum() -> None:
-    """Tokens of an image are p² patches and a class token: n of (B, p² + 1, d) is no index of p alone."""
+    """Tokens of an image are p² patches and a class token: j of (B, p² + 1, d) is no index of p alone."""
     written_as_matrices = written("vit-b", matrix=True)
 
-    assert "n of p or p² + 1" in together(entry.notation for entry in written_as_matrices).sentence
+    assert "j of p or p² + 1" in together(entry.notation for entry in written_as_matrices).sentence
     assert "(B, p² + 1, d)" in {entry.equation.shape for entry in written_as_matrices}
 
 
@@ -250,4 +263,4 @@ def test_an_axis_of_size_1_has_the_index_0() -> None:
     """A class token is one row; nothing is summed over it."""
     equations = [str(entry.equation) for entry in written("vit-b", matrix=True)]
 
-    assert "∂ℒ/∂class_token[0,0,m] = Σ_b ∂ℒ/∂X[b,0,m]" in equations
+    assert "∂ℒ/∂class_token[0,0,n] = Σ_b ∂ℒ/∂X[b,0,n]" in equations
