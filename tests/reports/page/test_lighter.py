@@ -120,12 +120,12 @@ def test_a_report_takes_the_first_version_that_is_light_enough(monkeypatch: pyte
     texts = [html.write(_long()), *map(_written, range(8))]
     for limit, expected in ((len(texts[0].encode()) + 1, texts[0]), (len(texts[2].encode()) + 1, texts[2]), (1, texts[-1])):
         monkeypatch.setattr(jobs, "_MOST_BYTES", limit)
-        assert jobs._html(_long(), PLAIN) == expected
+        assert jobs._light(".html", _long(), PLAIN, None) == expected
 
 
 def test_a_heavy_markdown_report_has_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows equations of one block of each kind alone, and leaves out nothing else."""
     monkeypatch.setattr(jobs, "_MOST_BYTES", 1)
 
-    assert jobs._markdown(_long(), PLAIN) == markdown.write(_versions()[0])
+    assert jobs._light(".md", _long(), PLAIN, None) == markdown.write(_versions()[0])
     assert "Forward: block.2" in markdown.write(_long())
