@@ -120,6 +120,7 @@ def test_parts_follow_from_operators_in_a_module_that_has_all_of_them(own: Deriv
     assert_whole(own)
 
 
+@pytest.mark.slow
 def test_tensors_that_a_module_of_several_parts_saves_are_of_the_part_that_they_are_computed_from(own: Derivation) -> None:
     """All of fp32. A matrix saves its input, GELU too, and a product of activations saves both. The input of ``x * r`` is the residual
     stream, which is of no part, also where only the stem has computed it."""

@@ -47,7 +47,7 @@ def test_an_operator_names_its_calls_and_the_model_that_an_error_in_it_fails() -
     entry = rulebook.find("aten.mm.default")
 
     assert entry is not None
-    assert entry.test.endswith(" of tests/zoo")
+    assert entry.test.endswith(" in tests/zoo")
     assert "tests/rules/cases.py" in entry.test
     assert (ROOT / "tests/rules/cases.py").is_file()
 

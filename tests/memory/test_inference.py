@@ -202,7 +202,7 @@ ROWS_OF_80 = 4 * 48
             ("int4", 16, MATRICES // 2 + 2 * MATRICES // 16 + 2 * KEPT),  # n/2 + n/group · 2
             ("int4-zero", 16, MATRICES // 2 + 2 * MATRICES // 16 + MATRICES // 32 + 1 // 2 + 2 * KEPT),
         ],
-        2,
+        1,
     ),
 )
 def test_weights_take_their_bits_and_their_scales(tmp_path: Path, weights: str, group: int | None, expected: int) -> None:

@@ -254,7 +254,8 @@ def test_every_answer_of_the_documented_commands_is_right(words: list[str], tmp_
 _SMALL = "d=40,84 h=5,7 L=3,5 V=1009 T=67 --context 201 --memory 60MB --mfu 0.25 --steps 3000 --batch 2003"
 
 
-@pytest.mark.parametrize("model", ["gpt2 C=71", pytest.param("llama3-8b g=5,7 f=331", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gpt2 C=71", "llama3-8b g=5,7 f=331"])
 def test_every_answer_is_right_at_other_sizes(model: str, tmp_path: Path) -> None:
     """In models that take seconds."""
     run = {"context": 201, "memory": 60 * 10**6, "mfu": Fraction(1, 4), "steps": 3000, "batch": 2003}

@@ -36,7 +36,7 @@ def test_what_is_counted_as_another_operator_rests_on_the_tests_of_that_one() ->
     assert UNTRACED == {op: entry["because"] for op, entry in TABLE.items() if entry["model"] is None}
 
 
-@pytest.mark.parametrize("op", few(HERE, 45))
+@pytest.mark.parametrize("op", few(HERE, 22))
 def test_the_model_named_for_a_rule_notices_an_error_in_it(op: str) -> None:
     """It executes the operator, and its check fails when the rule is wrong: one error for each rule, drawn by its name."""
     if not runs(op, TABLE[op]["model"]) and not torch.__version__.startswith(MADE_WITH):
@@ -45,7 +45,7 @@ def test_the_model_named_for_a_rule_notices_an_error_in_it(op: str) -> None:
     assert bites(op, TABLE[op]["model"]), HOW_TO_UPDATE
 
 
-@pytest.mark.parametrize("op", few(RULES, 240))
+@pytest.mark.parametrize("op", few(RULES, 120))
 def test_the_model_named_for_a_rule_makes_every_addend_count(op: str) -> None:
     """Those that the calls of the operator by itself show. Some take several models, which `make test-all` goes through."""
     missing = shown_alone(op) - addends(op, calls(op, [TABLE[op]["model"]]))

@@ -16,6 +16,7 @@ import calc
 from reports.page.gradients import EquationEntry, entries, together
 from reports.typeset.equations import CONCATENATED, INDICATOR, MERGED, OUTSIDE, RUNNING
 from tests.mathematics.autodiff.models import MODELS
+from tests.quick import few
 
 
 class Applied(nn.Module):
@@ -116,7 +117,7 @@ def test_the_direction_of_a_sort_is_written_in_latex_too() -> None:
 # -- indices ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["grouped-query attention", "encoder layer", "vision", "gpt2"])
+@pytest.mark.parametrize("name", few(["grouped-query attention", "encoder layer", "vision", "gpt2"], 2))
 def test_no_index_is_the_letter_of_a_size(name: str) -> None:
     """√(k) is the root of the size; elements of Q[b,t,j,m] have other letters."""
     program = calc.gradients(MODELS.get(name) or calc.load(name)).program
