@@ -41,6 +41,7 @@ _SPECIAL = {
     "[": "{[}",  # behind the end of a row or an item, a bracket would begin an argument, and a star another form
     "]": "{]}",
     "*": "{*}",
+    "-": "-{}",  # two hyphens of an option would be a dash
     "–": "--",
     "\u00a0": "~",
     "\u202f": r"\,",
@@ -137,8 +138,8 @@ def _character(c: str) -> str:
 
 
 def write(page: Page | LecturePage | HomeworkPage, look: Look = PLAIN) -> str:
-    """The LaTeX text of a page."""
-    text = render(_LATEX, page, look)
+    """The LaTeX text of a page. Signs that templates themselves have, such as 10⁹, get their commands here; names are escaped already."""
+    text = re.sub(r"[^\x00-\x7f]", lambda sign: _character(sign[0]), render(_LATEX, page, look))
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -162,19 +163,19 @@ def _inside(piece: Marks) -> str:
 
 
 def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:
-    """``before = after = …``: a paragraph for each line, which breaks between terms as text does."""
-    return [Markup(rf"${sign}\displaystyle {row}$") for sign, formula in lines for row in _rows(formula)]
+    """``before = after = …``: a paragraph for each line, which breaks between terms, and in its label, as text does."""
+    return [Markup(rf"${sign}\displaystyle {row}${label}") for sign, formula in lines for row, label in _rows(formula)]
 
 
-def _rows(formula: TypesetFormula) -> Iterator[str]:
+def _rows(formula: TypesetFormula) -> Iterator[tuple[str, str]]:
+    """Each row and its label, as text behind it."""
     for pieces, label in formula.rows or ((formula.pieces, ""),):
-        row = r" \allowbreak ".join(_inside(piece) for piece in pieces)
-        yield f"{row} \\qquad \\text{{{escape(label)}}}" if label else row
+        yield r" \allowbreak ".join(_inside(piece) for piece in pieces), rf"\qquad {escape(label)}" if label else ""
 
 
 def _columns(columns: Sequence[tuple[str, str]]) -> Markup:
-    """Column widths as shares of the line: mathematics and words get more room than numbers, symbols the least."""
-    weights = [{"math": 1.6, "number": 0.9, "symbol": 0.5}.get(kind, 1.2) for _, kind in columns]
+    """Column widths as shares of the line: equations get the most room, then mathematics, words, numbers and symbols."""
+    weights = [{"equation": 3.0, "math": 1.6, "number": 1.1, "symbol": 0.5}.get(kind, 1.2) for _, kind in columns]
     room = 0.98 - 0.022 * len(columns)
     widths = [f"{room * weight / sum(weights):.3f}" for weight in weights]
     align = [r"\raggedleft" if kind == "number" else r"\raggedright" for _, kind in columns]

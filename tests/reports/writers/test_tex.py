@@ -39,6 +39,34 @@ def test_every_printable_sign_of_the_product_has_a_command() -> None:
     assert [] == re.findall(r"U\+[0-9A-F]{4,}", tex.write(pages.page()))
 
 
+def test_a_sign_of_a_template_has_a_command(text: str) -> None:
+    """A report says 10⁹ bytes and rule ÷ exact − 1; a stock font has neither ⁹ nor −. Accented letters are left, which it has."""
+    assert r"1 GB = 10\ensuremath{^{9}} bytes" in text
+    assert re.findall(r"[^\x00-\xff]", text) == []
+
+
+def test_each_row_has_a_cell_for_each_column(text: str) -> None:
+    """One more is an error of LaTeX, which leaves the cell out."""
+    tables = re.findall(r"\\begin\{longtable\}\{([^\n]*)\}\n(.*?)\\end\{longtable\}", text, flags=re.DOTALL)
+    assert tables != []
+    for columns, rows in tables:
+        expected = columns.count("arraybackslash") - 1
+        lines = [line for line in rows.splitlines() if line.endswith(r"\\")]
+
+        assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {expected}
+
+
+def test_two_hyphens_of_an_option_stay_two() -> None:
+    """LaTeX would set a dash."""
+    assert tex.escape("--kernels cuda") == "-{}-{}kernels cuda"
+
+
+def test_a_title_that_a_fold_and_its_table_share_is_printed_once(text: str) -> None:
+    title = "Forward: w1"
+    assert rf"\textit{{{title}}}" in text
+    assert f"{title}:" not in text
+
+
 def test_environments_are_balanced(text: str) -> None:
     """Begun as often as ended, in order."""
     open_: list[str] = []
