@@ -239,8 +239,8 @@ def _context(one: Derivation, length: int) -> Exercise:
 
 
 def _growth(table: ExerciseTable, ratio: Fraction) -> str:
-    """With which power of T each part grows from the first column to the second, where T is ``ratio`` times as large: ``Q Kᵀ and P V grow
-    with T² (× 256), all else with T (× 16)``."""
+    """With which power of T each part grows from the first column to the second, where T is ``ratio`` times as large: ``query keyᵀ and P
+    value grow with T² (× 256), all else with T (× 16)``."""
     by_factor: dict[Fraction, list[str]] = {}
     for row in table.rows:
         if row.values[0]:

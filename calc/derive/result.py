@@ -121,7 +121,8 @@ class PartAddend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuantityPart:
-    """What one part of the model takes of a quantity: Q Kᵀ, feed-forward, head, …, or a module path. All parts add up to the quantity.
+    """What one part of the model takes of a quantity: query keyᵀ, feed-forward, head, …, or a module path. All parts add up to the
+    quantity.
 
     ``addends`` add up to the part; a stored form has none.
     """
@@ -143,7 +144,7 @@ class SavedTensor:
     ``tensor`` names the operator that computes it, ``module_path`` where it is saved, ``operator`` the one whose backward needs it, and
     ``node`` that operator's autograd node. A tensor whose storage is counted already names the first row in ``same_as`` and counts 0. A
     ``part`` of a storage keeps the whole storage alive. An axis is ``SEVERAL`` where it differs between the tensors of a row, for example
-    from iteration to iteration; ``expr`` is the sum. ``role`` is its name in the equations of that operator: x, Q, mean.
+    from iteration to iteration; ``expr`` is the sum. ``role`` is its name in the equations of that operator: x, query, mean.
     """
 
     tensor: TensorName

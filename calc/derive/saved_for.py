@@ -1,4 +1,4 @@
-"""As what an operator saves a tensor for its backward, and why: x for dW = dyᵀ x, or Q, K and V of attention.
+"""As what an operator saves a tensor for its backward, and why: x for dW = dyᵀ x, or query, key and value of attention.
 
 Reasons and names are a table, ``why_saved.toml``. Those of a matmul follow from how it uses its operands.
 """

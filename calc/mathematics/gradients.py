@@ -281,7 +281,7 @@ def _flops(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Opti
 
 def _why(check: FlopsCheck, recomputed: int, outer: int) -> str:
     """Why autograd executes another number of FLOPs, if known."""
-    repeated = f"{recomputed:,} FLOP repeat the forward (fused attention makes Q Kᵀ once more), which equations need not"
+    repeated = f"{recomputed:,} FLOP repeat the forward (fused attention makes query keyᵀ once more), which equations need not"
     numbers = f"{outer:,} FLOP are a vector times a number, which autograd multiplies element by element and no matmul counter sees"
     if check.equations == check.executed - recomputed:
         return repeated

@@ -1,4 +1,4 @@
-"""Fused attention: one operator for softmax(Q Kᵀ · scale + mask) V, and one for its backward.
+"""Fused attention: one operator for softmax(query keyᵀ · scale + mask) value, and one for its backward.
 
 Matmuls are counted in full, whatever the mask; a declared causal mask is reported beside them. Each query head has its own matmuls, even if
 heads share a key head. Elementwise work is that of the mathematical formulation, with N = scores (batch x query heads x query length x key
@@ -15,7 +15,7 @@ from calc.rules.shapes import each, optional, reductions
 FORWARD = "two matmuls; one multiply-add = 2 FLOP"
 BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matmuls, of which the first recomputes one of the forward"
 IN_FULL = "every pair of a query and a key counts, masked or not"
-OPERANDS = "Q (batch, heads, queries, width), K (batch, key heads, keys, width), V (batch, key heads, keys, value width)"
+OPERANDS = "query (batch, heads, queries, width), key (batch, key heads, keys, width), value (batch, key heads, keys, value width)"
 FORMULATION = "the mathematical formulation, operation by operation"
 
 
@@ -24,7 +24,7 @@ FORMULATION = "the mathematical formulation, operation by operation"
     "aten._scaled_dot_product_flash_attention.default",
     "aten._scaled_dot_product_efficient_attention.default",
     "aten._scaled_dot_product_cudnn_attention.default",
-    statement="O = softmax(Q Kᵀ · scale + mask) V",
+    statement="O = softmax(query keyᵀ · scale + mask) value",
     source=FORWARD,
     elementwise=FORMULATION,
     convention=IN_FULL,
@@ -37,11 +37,11 @@ def attention(op: Operator) -> Cost:
     mask = (each("+ mask", scores),) if _has_floating_mask(op) else ()
     return Cost(
         matmul=(
-            term("Q Kᵀ", 2, *batch, queries, keys, width, attention="scores"),
-            term("P V", 2, *batch, queries, keys, out_width, attention="mix"),
+            term("query keyᵀ", 2, *batch, queries, keys, width, attention="scores"),
+            term("P value", 2, *batch, queries, keys, out_width, attention="mix"),
         ),
         elementwise=(
-            each("S = Q Kᵀ · scale", scores),
+            each("S = query keyᵀ · scale", scores),
             *mask,
             term("max S", *rows, reductions(keys)),
             each("S − max S", scores),
@@ -59,24 +59,25 @@ def attention(op: Operator) -> Cost:
     "aten._scaled_dot_product_flash_attention_backward.default",
     "aten._scaled_dot_product_efficient_attention_backward.default",
     "aten._scaled_dot_product_cudnn_attention_backward.default",
-    statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP − Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P recomputed from Q Kᵀ",
+    statement="dvalue = Pᵀ dO, dP = dO valueᵀ, dS = P (dP − Σ P dP) · scale, dquery = dS key, dkey = dSᵀ query,"
+    " with P recomputed from query keyᵀ",
     source=BACKWARD,
     elementwise=FORMULATION,
     convention=IN_FULL,
-    shapes=f"dO (batch, heads, queries, value width), {OPERANDS} → dQ, dK, dV as Q, K, V.",
+    shapes=f"dO (batch, heads, queries, value width), {OPERANDS} → dquery, dkey, dvalue as query, key, value.",
 )
 def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
-    scores_product = term("recomputed Q Kᵀ", 2, *scores, width, attention="scores")
+    scores_product = term("recomputed query keyᵀ", 2, *scores, width, attention="scores")
     return Cost(
         matmul=(
             scores_product,
-            term("dP = dO Vᵀ", 2, *scores, out_width, attention="mix"),
-            term("dV = Pᵀ dO", 2, *scores, out_width, attention="mix"),
-            term("dQ = dS K", 2, *scores, width, attention="scores"),
-            term("dK = dSᵀ Q", 2, *scores, width, attention="scores"),
+            term("dP = dO valueᵀ", 2, *scores, out_width, attention="mix"),
+            term("dvalue = Pᵀ dO", 2, *scores, out_width, attention="mix"),
+            term("dquery = dS key", 2, *scores, width, attention="scores"),
+            term("dkey = dSᵀ query", 2, *scores, width, attention="scores"),
         ),
         elementwise=(
             each("P dP", scores),
@@ -107,12 +108,12 @@ def _dropout(op: Operator, scores: tuple[Factor, ...]) -> tuple[Term, ...]:
 
 
 def _shared_heads(op: Operator) -> tuple[Term, ...]:
-    """Additions of dK and dV over the query heads that share a key head."""
+    """Additions of dkey and dvalue over the query heads that share a key head."""
     query_heads, key_heads = op.shape("query")[-3], op.shape("key")[-3]
     if query_heads == key_heads:
         return ()
     extra = query_heads - key_heads
     return tuple(
         term(f"{name} added over the heads that share it", *batch, extra, keys, width)
-        for name, (*batch, _, keys, width) in (("dK", op.shape("key")), ("dV", op.shape("value")))
+        for name, (*batch, _, keys, width) in (("dkey", op.shape("key")), ("dvalue", op.shape("value")))
     )

@@ -1,7 +1,7 @@
 """Torch's fast path for encoder layers in evaluation: one operator for self-attention with its projections, one for a whole layer.
 
-Their kernels run the matmuls of the modules they replace, and are counted so. Attention is the mathematical formulation: q scaled before
-the matmul (B·T·d), a softmax over all scores, masked positions counted in full (a mask selects, it adds nothing).
+Their kernels run the matmuls of the modules they replace, and are counted so. Attention is the mathematical formulation: query scaled
+before the matmul (B·T·d), a softmax over all scores, masked positions counted in full (a mask selects, it adds nothing).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ KERNEL = "aten/src/ATen/native/transformers"
 
 @rule(
     "aten._native_multi_head_attention.default",
-    statement="O = softmax(Q Kᵀ / √k) V Wₒ + bₒ, with Q, K, V = x W + b",
+    statement="O = softmax(query keyᵀ / √k) value Wₒ + bₒ, with query, key, value = x W + b",
     source=f"{KERNEL}/attention.cpp, native_multi_head_attention_cpu; one multiply-add = 2 FLOP",
     elementwise=FORMULATION,
     convention=IN_FULL,
-    shapes="query (batch, queries, width), key and value (batch, keys, width) → O (batch, queries, width), weights (batch, queries, keys),"
-    " or (batch, heads, queries, keys) where not averaged.",
+    shapes="x of query (batch, queries, width), x of key and value (batch, keys, width) → O (batch, queries, width), weights"
+    " (batch, queries, keys), or (batch, heads, queries, keys) where not averaged.",
 )
 def multi_head_attention(op: Operator) -> Cost:
     heads = op.value("num_head")
@@ -67,14 +67,14 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
     matmul = (
         term("x Wq", 2, batch, queries, width, width),
         term("x [Wk Wv]", 2, batch, keys, width, 2 * width),
-        term("Q Kᵀ", 2, batch, queries, keys, width, attention="scores"),
-        term("P V", 2, batch, queries, keys, width, attention="mix"),
+        term("query keyᵀ", 2, batch, queries, keys, width, attention="scores"),
+        term("P value", 2, batch, queries, keys, width, attention="mix"),
         term("O Wₒ", 2, batch, queries, width, width),
     )
     elementwise = (
         each("+ bq", query.shape),
         term("+ [bk bv]", batch, keys, 2 * width),
-        each("Q / √k", query.shape),
+        each("query / √k", query.shape),
         term("max S", *rows, reductions(keys)),
         each("S − max S", scores),
         each("exp", scores),

@@ -36,7 +36,7 @@ from calc.symbolic.readable import rounded_up
 from calc.symbolic.tree import numbered
 from calc.symbolic.writer import as_text
 
-LABEL_LENGTH = 110  # the longest label of our own, Q, K and V saved for a fused attention, is not cut
+LABEL_LENGTH = 110  # the longest label of our own, query, key and value saved for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
 BRACED_TERMS, BRACED_LABEL = 3, 14  # what braces with labels under them can carry
 

@@ -112,7 +112,8 @@ def applied_options(derivation: Derivation) -> dict[str, str]:
 
 
 def without_idle(options: Mapping[str, str], kernel: bool, attention: bool) -> dict[str, str]:
-    """``options`` without that of attention where the step has none; nor has one whose model multiplies Q Kᵀ itself a fused ``kernel``."""
+    """``options`` without that of attention where the step has none; nor has one whose model multiplies query keyᵀ itself a
+    fused ``kernel``."""
     applies = {"fused": kernel, "math": attention}
     return {name: value for name, value in options.items() if name != "attention" or applies[value]}
 

@@ -106,11 +106,11 @@ def test_each_total_is_compared_by_part_with_shares() -> None:
     forward = tables["flops.forward.matmul"]
     values = {row.part: row.values for row in forward.parts}
 
-    assert values["Q Kᵀ"] == values["P V"] == tuple(2 * 2 * 3 * tokens**2 * 10 for tokens in (14, 7))
+    assert values["query keyᵀ"] == values["P value"] == tuple(2 * 2 * 3 * tokens**2 * 10 for tokens in (14, 7))
     assert values["feed-forward"] == tuple(2 * 2 * 2 * 3 * tokens * 10 * 29 for tokens in (14, 7))
     assert values["head"] == tuple(2 * 3 * tokens * 10 * 31 for tokens in (14, 7))
     rows = {row.part: [forward.share(row, side) for side in (0, 1)] for row in forward.parts}
-    assert rows["Q Kᵀ"] == [Fraction(row, whole) for row, whole in zip(values["Q Kᵀ"], forward.values, strict=True) if whole]
+    assert rows["query keyᵀ"] == [Fraction(row, whole) for row, whole in zip(values["query keyᵀ"], forward.values, strict=True) if whole]
     for name, table in tables.items():
         assert table.values == tuple(side[name].value for side in sides)
         assert [sum(row.values[side] for row in table.parts) for side in (0, 1)] == list(table.values)
@@ -118,7 +118,8 @@ def test_each_total_is_compared_by_part_with_shares() -> None:
     written = {name: quantity["parts"] for name, quantity in document(comparison)["quantities"].items()}
     assert {name for name, parts in written.items() if parts} == {*tables}
     assert written["flops.forward.matmul"][1] == {
-        "part": "Q Kᵀ", "expr": "2*B*T**2*d*L", "values": list(values["Q Kᵀ"]), "shares": [str(share) for share in rows["Q Kᵀ"]],
+        "part": "query keyᵀ", "expr": "2*B*T**2*d*L", "values": list(values["query keyᵀ"]),
+        "shares": [str(share) for share in rows["query keyᵀ"]],
     }  # fmt: skip
 
 

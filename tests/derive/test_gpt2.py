@@ -78,7 +78,7 @@ def test_the_backward_multiplies_twice_as_much_with_math_attention(math: Derivat
 
 
 def test_fused_attention_repeats_the_scores_in_its_backward(fused: Derivation, math: Derivation) -> None:
-    """Five products instead of four: one Q Kᵀ more a layer, 2 B T² d, which is stated as recompute."""
+    """Five products instead of four: one query keyᵀ more a layer, 2 B T² d, which is stated as recompute."""
     repeated = fused["flops.backward.recompute"].expr
 
     assert_equal(L * 2 * B * T**2 * d, repeated)

@@ -186,8 +186,8 @@ def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activation
 
 
 def test_a_label_has_the_mask_in_parentheses() -> None:
-    """A comma would make it one more addend of a list: Q Kᵀ (causal), P V (causal)."""
-    assert str(AddendLabel("Q Kᵀ", is_causal=True)) == "Q Kᵀ (causal)"
+    """A comma would make it one more addend of a list: query keyᵀ (causal), P value (causal)."""
+    assert str(AddendLabel("query keyᵀ", is_causal=True)) == "query keyᵀ (causal)"
 
 
 def test_a_total_of_one_part_says_why_it_is_the_whole() -> None:

@@ -76,7 +76,7 @@ def test_queries_keys_and_values_are_one_storage(derived: Derived) -> None:
     assert ["12*B*T*d*L", "0", "0"] == [s.expr for s in rows]
     assert ["", *["addmm at transformer.h.*.attn.c_attn, saved at transformer.h.*.attn"] * 2] == [str(s.same_as or "") for s in rows]
     assert all(s.part for s in rows)
-    assert ["Q", "K", "V"] == [s.role for s in rows]
+    assert ["query", "key", "value"] == [s.role for s in rows]
     assert 3 == len({s.because for s in rows})
 
 
@@ -164,13 +164,14 @@ def _rows(result: Derivation, title: str) -> tuple[list[str], str]:
 
 
 def test_the_rows_of_attention_have_the_names_of_their_tensors(derived: Derived) -> None:
-    """Each reason has the name of its row: of Q, K and V, which share a storage, every one has its own."""
+    """Each reason has the name of its row: of query, key and value, which share a storage, every one has its own."""
     names, because = _rows(derived("gpt2"), "transformer.h.*.attn")
 
-    assert ["Q, K, V", "log-sum-exp", "O"] == names
+    assert ["query, key, value", "log-sum-exp", "O"] == names
     assert because == (
-        "Q: P is recomputed from Q Kᵀ, and dK = dSᵀ Q; K: P is recomputed from Q Kᵀ, and dQ = dS K; V: dP = dO Vᵀ needs V;"
-        " log-sum-exp: P = exp(scale · Q Kᵀ − log Σ exp) needs the log-sum-exp of each row; O: dS = P ⊙ (dP − Σ dO ⊙ O) · scale needs O;"
+        "query: P is recomputed from query keyᵀ, and dkey = dSᵀ query; key: P is recomputed from query keyᵀ, and dquery = dS key;"
+        " value: dP = dO valueᵀ needs value; log-sum-exp: P = exp(scale · query keyᵀ − log Σ exp) needs the log-sum-exp of each row;"
+        " O: dS = P ⊙ (dP − Σ dO ⊙ O) · scale needs O;"
         " a storage counts once"
     )
 

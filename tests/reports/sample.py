@@ -218,7 +218,7 @@ def quantities() -> dict[str, Quantity]:
     q = _quantity
     forward = (
         _term("h.*.attn.c_attn", "6*B*L*T*d**2", "x·W"),
-        _term("h.*.attn", "4*B*L*T**2*d", "attention scores q·kᵀ and the weighted sum of values"),
+        _term("h.*.attn", "4*B*L*T**2*d", "attention scores query keyᵀ and the weighted sum of values"),
         _term("h.*.attn.c_proj", "2*B*L*T*d**2", "x·W"),
         _term("h.*.mlp", "4*B*L*T*d*f", "the two products of the feed-forward"),
         _term("lm_head", "2*B*T*V*d", "logits"),

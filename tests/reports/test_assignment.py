@@ -57,8 +57,8 @@ class Transformer:
         projections = 3 * [of_token * d * d] if self.gated else [of_token * d * 3 * d]
         return [
             *(("query, key and value", flops) for flops in projections),
-            ("Q Kᵀ", of_token * T * d),
-            ("P V", of_token * T * d),
+            ("query keyᵀ", of_token * T * d),
+            ("P value", of_token * T * d),
             ("attention output", of_token * d * d),
             *((3 if self.gated else 2) * [("feed-forward", of_token * d * f)]),
             ("head", 2 * T * d * self.V),
@@ -75,7 +75,7 @@ class Transformer:
     def saved(self) -> tuple[int, int]:
         """Bytes that autograd saves for a sequence, and whatever the batch is, in fp32; ids and targets are of 8 bytes."""
         d, f, h = self.d, self.f, self.h
-        attention = 4 * (d + d + d + d + h)  # Q, K, V, the result, and the logarithm of each query's sum
+        attention = 4 * (d + d + d + d + h)  # query, key, value, the result, and the logarithm of each query's sum
         if self.gated:
             norm = 4 * (d + d + d + 1)  # its input, the normalized one, the scaled one, and 1/rms
             block = 2 * norm + attention + 4 * d + 4 * (f + f + f + f)  # the heads side by side; gate, its SiLU, up, their product

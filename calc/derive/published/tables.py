@@ -93,8 +93,8 @@ KAPLAN = PublishedTable(
         PublishedRow(
             "Attention: mask",
             (None, _flops("2*L*T*h*k", parts.SCORES, parts.MIX)),
-            "the table counts half of both matmuls, Q Kᵀ and P V, as if the causal mask saved the other half; kernels and torch's counter"
-            " take all T² scores",
+            "the table counts half of both matmuls, query keyᵀ and P value, as if the causal mask saved the other half; kernels and torch's"
+            " counter take all T² scores",
         ),
         PublishedRow("Attention: project", (_parameters("L*h*k*d", parts.PROJECT), _flops("2*L*h*k*d", parts.PROJECT))),
         PublishedRow("Feedforward", (_parameters("L*2*d*f", *_FEED_FORWARD), _flops("2*L*2*d*f", *_FEED_FORWARD))),
@@ -202,7 +202,8 @@ REES = PublishedTable(
         PublishedRow(
             "Activations",
             (_bytes(_REES_ACTIVATIONS, "activations.bytes"),),
-            "each layer: norms, Q, K and V, scores and softmax, outputs, and the hidden layer twice; then logits in 16 and 32 bits",
+            "each layer: norms, query, key and value, scores and softmax, outputs, and the hidden layer twice; then logits in 16 and 32"
+            " bits",
         ),
         PublishedRow(
             "Peak",

@@ -136,7 +136,7 @@ class Summing:
         if settled_total is not None:
             return settled_total
         if isinstance(node.op, ir.Delta) and set(bound) == {element.labels[-1]}:
-            self.facts.append(("exactly one class is the target: Σ Y = 1", -1))
+            self.facts.append(("exactly one class is the target: Σ onehot = 1", -1))
             return {(): sp.Integer(1)}
         if not isinstance(node.op, ir.Map | ir.Reduce):
             axes = [i for i, label in enumerate(element.labels) if label in bound]

@@ -109,7 +109,7 @@ def test_two_layers_cost_what_the_lecture_says() -> None:
 
 
 def test_flops_of_equations_equal_what_a_step_executes() -> None:
-    """Equal for two layers; for fused attention the difference is the repeated Q Kᵀ, and is said."""
+    """Equal for two layers; for fused attention the difference is the repeated query keyᵀ, and is said."""
     checked = check(derived("two-layer")[1], derived("two-layer")[0])
 
     assert [True, True] == [f.equations == f.executed for f in checked.flops]

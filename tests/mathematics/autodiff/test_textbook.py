@@ -50,15 +50,15 @@ def test_cross_entropy() -> None:
     """(p - y)/n, and why: exactly one class is right."""
     entry = shown("cross-entropy")["gradient Y"]
 
-    assert "(P[b,v] − Y2[b,v])/B" == entry.equation.right
-    assert "exactly one class is the target: Σ Y = 1" in entry.because
+    assert "(P[b,v] − onehot[b,v])/B" == entry.equation.right
+    assert "exactly one class is the target: Σ onehot = 1" in entry.because
 
 
 def test_cross_entropy_with_ignored_rows() -> None:
     """H (p - y)/N, with H = 0 in an ignored row and N = Σ H: no product is divided by log p, which is 0 where p is 1."""
     entry = shown("cross-entropy with ignored rows")["gradient Y"]
 
-    assert "mask[b]·(P[b,v] − Y2[b,v])/N" == re.sub(r"mask\d?\[b\]·", "mask[b]·", entry.equation.right)
+    assert "mask[b]·(P[b,v] − onehot[b,v])/N" == re.sub(r"mask\d?\[b\]·", "mask[b]·", entry.equation.right)
 
 
 def test_a_derivative_divides_by_nothing_that_is_not_in_it() -> None:
@@ -298,4 +298,4 @@ def test_the_index_of_an_axis_without_a_name_is_none_of_the_tensors() -> None:
     )
     lines = [str(e.equation) for e in entries(calc.gradients(spec))]
 
-    assert {"Y[b,n] = Σ_i x[b,i] j[n,i]", "Y2[b,n] = [n = targets[b]]"} <= {*lines}
+    assert {"Y[b,n] = Σ_i x[b,i] j[n,i]", "onehot[b,n] = [n = targets[b]]"} <= {*lines}

@@ -373,7 +373,7 @@ def test_the_bound_is_the_highest_instant_without_the_largest_tensors() -> None:
     ],
 )
 def test_attention_without_a_kernel_is_not_called_fused(attend: Callable[[torch.Tensor], torch.Tensor], kernel: bool) -> None:
-    """T5 multiplies Q Kᵀ itself: the kernel that an option chooses runs nowhere in it."""
+    """T5 multiplies query keyᵀ itself: the kernel that an option chooses runs nowhere in it."""
     spec = calc.Spec(
         name="attention",
         dims={"B": 2, "T": 4, "d": 8},

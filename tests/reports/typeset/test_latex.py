@@ -179,7 +179,7 @@ def test_a_hatted_letter_in_a_label_is_one_accent_for_a_stock_latex():
 
 
 def test_the_longest_label_of_our_own_is_not_cut():
-    """Q, K and V saved for a fused attention; a longer one ends behind a word."""
+    """Query, key and value saved for a fused attention; a longer one ends behind a word."""
     own = "float32 saved for the backward of aten._scaled_dot_product_flash_attention_for_cpu.default (query, key, value)"
 
     assert latex.text(own).replace("\\_", "_") == rf"\text{{{own}}}"

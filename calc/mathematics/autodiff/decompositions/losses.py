@@ -97,7 +97,7 @@ def divergence(call: OperatorCall) -> NodeView:
 
 @decomposition("nll_loss_forward", "nll_loss2d_forward", "nll_loss", "nll_loss_nd")
 def negative_log_likelihood(call: OperatorCall) -> Any:
-    """-Σ Y log p over the classes, where Y is 1 for the class of a row and 0 elsewhere; rows of the ignored class count for nothing."""
+    """-Σ onehot log p over the classes, where onehot is 1 for the class of a row, else 0; rows of the ignored class count for nothing."""
     logs, target = call.tensor("self"), call.tensor("target")
     classes = 1 if len(logs.axes) > 1 else 0
     axes = [i for i in range(len(logs.axes)) if i != classes]
@@ -140,7 +140,7 @@ def delta(call: OperatorCall, label: NodeView, logs: NodeView, classes: int) -> 
     rank = len(call.equations[label.node].shape)
     operand = Operand(label.node, tuple(range(rank)))
     size = logs.shape[classes]
-    node = call.equations.add(ir.Delta(operand), (*call.equations[label.node].shape, size), name="Y")
+    node = call.equations.add(ir.Delta(operand), (*call.equations[label.node].shape, size), name="onehot")
     axes = list(label.axes)
     axes.insert(classes, (AxisFactor(rank, size),))
     return NodeView(node, tuple(axes))
