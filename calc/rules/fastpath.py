@@ -17,7 +17,7 @@ KERNEL = "aten/src/ATen/native/transformers"
 
 @rule(
     "aten._native_multi_head_attention.default",
-    statement="O = softmax(query keyᵀ / √k) value Wₒ + bₒ, with query, key, value = x W + b",
+    statement="O = softmax(query keyᵀ · scale) value Wₒ + bₒ, with query, key, value = x W + b",
     source=f"{KERNEL}/attention.cpp, native_multi_head_attention_cpu; one multiply-add = 2 FLOP",
     elementwise=FORMULATION,
     convention=IN_FULL,
@@ -74,7 +74,7 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
     elementwise = (
         each("+ bq", query.shape),
         term("+ [bk bv]", batch, keys, 2 * width),
-        each("query / √k", query.shape),
+        each("query · scale", query.shape),
         term("max S", *rows, reductions(keys)),
         each("S − max S", scores),
         each("exp", scores),

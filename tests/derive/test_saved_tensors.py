@@ -196,7 +196,7 @@ def test_one_equation_that_needs_two_tensors_is_stated_once(derived: Derived) ->
     """A mean squared error has one gradient, of the difference."""
     _, because = _rows(derived("two-layer"), "(loss)")
 
-    assert because == "dx = 2 (x − y) dL/n needs x and y; a storage counts once"
+    assert because == "dx = 2 (x − target) dℒ/n needs x and target; a storage counts once"
 
 
 def test_a_saved_input_of_a_matmul_has_the_gradient_of_its_own_weight(derived: Derived) -> None:

@@ -28,9 +28,9 @@ def _scalar(lab: Lab) -> SystemResult:
     measured, has_x = experiment("scalar_model")
     rows = (
         SystemAnswer("u = x·w", float(x @ w), "", "1·1 + 2·1 + 3·1"),
-        SystemAnswer("L = ½(u − 5)²", loss, "", "½ · 1²"),
-        SystemAnswer("dL/du = u − 5", float(x @ w) - 5, "", "the outer derivative"),
-        SystemAnswer("dL/dw = (u − 5)·x", _tuple(gradient["w"]), "", "chain rule: du/dw = x, at x = (1, 2, 3), w = (1, 1, 1)"),
+        SystemAnswer("ℒ = ½(u − 5)²", loss, "", "½ · 1²"),
+        SystemAnswer("dℒ/du = u − 5", float(x @ w) - 5, "", "the outer derivative"),
+        SystemAnswer("dℒ/dw = (u − 5)·x", _tuple(gradient["w"]), "", "chain rule: du/dw = x, at x = (1, 2, 3), w = (1, 1, 1)"),
     )
     checks = (
         equal("gradient of w", _tuple(gradient["w"]), _tuple(measured), "autograd"),

@@ -61,7 +61,7 @@ def test_a_command_works_out_one_system(monkeypatch: pytest.MonkeyPatch) -> None
     assert "✓ measured, equal: " in done.stdout
 
     document = json.loads(CliRunner().invoke(cli.napkin, ["lecture", "--system", "8", "--json"]).stdout)
-    assert {a["what"]: a["value"] for a in document["answers"]}["dL/dw = (u − 5)·x"] == "(1, 2, 3)"
+    assert {a["what"]: a["value"] for a in document["answers"]}["dℒ/dw = (u − 5)·x"] == "(1, 2, 3)"
 
     for words, why in (
         (["--system", "21"], "no system 21: there are 1 to 20"),
@@ -161,8 +161,8 @@ def test_system_08_scalar_gradient(lab: Lab) -> None:
     """(x·w − 5) x = (6 − 5) (1, 2, 3)."""
     _, answers = worked(8, lab)
 
-    assert (6, 0.5, 1) == (answers["u = x·w"], answers["L = ½(u − 5)²"], answers["dL/du = u − 5"])
-    assert "(1, 2, 3)" == answers["dL/dw = (u − 5)·x"]
+    assert (6, 0.5, 1) == (answers["u = x·w"], answers["ℒ = ½(u − 5)²"], answers["dℒ/du = u − 5"])
+    assert "(1, 2, 3)" == answers["dℒ/dw = (u − 5)·x"]
 
 
 @pytest.mark.slow
