@@ -61,9 +61,11 @@ def foreseen(plan: TracePlan, graph: Graph, *, sizes: Mapping[str, int]) -> Trac
 
 
 def _of_case(plan: TracePlan, graph: Graph, equal: Mapping[str, str], near: Near | None) -> TracePlan:
-    """The plan of a special case of ``graph``, with as many iterations."""
+    """The plan of a special case of ``graph``, with as many iterations of the same loops."""
     specialized = {name: why for name, (_, why) in graph.specialized.items() if name not in equal}
-    return replace(plan, attempt=attempt_of(graph), specialized=specialized, equal=equal, near=near)
+    dimension = graph.as_basis().dimension
+    reads = {symbol: where for symbol, where in graph.trip_count_reads.items() if dimension(symbol) not in equal}
+    return replace(plan, attempt=attempt_of(graph), trip_counts=reads, specialized=specialized, equal=equal, near=near)
 
 
 def at_sizes(plan: TracePlan, general: Graph, certifier: Certifier) -> tuple[Graph, Analysis] | Refusal:

@@ -51,8 +51,32 @@ def _by_hand(_: Path) -> Spec:
     )
 
 
-# Models with a special case at a batch of one.
-MODELS = [_by_hand, pytest.param(_of_the_library, marks=pytest.mark.slow)]
+class _OverPositions(nn.Module):
+    """A layer that meets one position of (B, T, d) after another."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(d, d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x[:, 0]
+        for position in range(x.shape[1]):
+            y = y + self.layer(x[:, position])
+        return y
+
+
+def _of_a_loop(_: Path) -> Spec:
+    return Spec(
+        name="positions",
+        dims={"B": 3, "T": 7, "d": 11},
+        build=lambda n: _OverPositions(n.d),
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+        loss=lambda module, x: alone(module(x)).sum(),
+    )
+
+
+# Models with a special case at a batch of one; and the traces with symbolic sizes of this process, with and without another.
+MODELS = [(_by_hand, (1, 2)), (_of_a_loop, (5, 7)), pytest.param(_of_the_library, (1, 2), marks=pytest.mark.slow)]
 
 
 def _derived(spec: Spec) -> tuple[Derivation, list[str]]:
@@ -69,9 +93,9 @@ def _alone(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "traces"), MODELS)
 def test_a_second_process_changes_no_result_and_traces_the_special_case(
-    model: Callable[[Path], Spec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Callable[[Path], Spec], traces: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = model(tmp_path)
     derivation, lines = _derived(spec)
@@ -79,7 +103,7 @@ def test_a_second_process_changes_no_result_and_traces_the_special_case(
 
     assert alone == derivation.to_json()
     assert derivation.assumptions
-    assert (1, 2) == tuple(sum(line.startswith(SYMBOLIC) for line in each) for each in (lines, of_one_process))
+    assert traces == tuple(sum(line.startswith(SYMBOLIC) for line in each) for each in (lines, of_one_process))
     assert [] == [*(tmp_path / "copies").glob("napkin-*")]
 
 
