@@ -6,6 +6,7 @@ model refuses is left out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from calc.derive.to_json import number
 from calc.errors import NapkinError
 from calc.graph.step import StepTrace
 from calc.options import NAMED_OPTIMIZERS, Options, trains
+from calc.platform.process_copy import shared
 
 BATCH = "B"
 Changed = Callable[[Options, Mapping[str, int]], Derivation | StepTrace]
@@ -59,16 +61,17 @@ def changes(options: Mapping[str, str], sizes: Mapping[str, int]) -> Iterator[St
         yield StepChange({"implementation": "fused"})
 
 
-def peak_levers(derivation: Derivation, changed: Changed) -> tuple[PeakLever, ...]:
+def peak_levers(derivation: Derivation, changed: Changed, beside: Changed | None = None) -> tuple[PeakLever, ...]:
     """The changes of a step by the peak that they give, lowest first. ``changed`` returns the step of the same model with options at sizes,
-    derived or traced."""
+    derived or traced; ``beside`` is the same for a copy of this process, which prints nothing."""
     if derivation.quantities.get("memory.peak") is None or derivation["memory.peak"].value is None:
         return ()
-    levers = (_lever(derivation, change, changed) for change in changes(derivation.options, derivation.sizes))
+    each, lever = tuple(changes(derivation.options, derivation.sizes)), functools.partial(_lever, derivation)
+    levers = shared(each, functools.partial(lever, changed), functools.partial(lever, beside or changed))
     return tuple(sorted((lever for lever in levers if lever is not None), key=lambda lever: lever.peak))
 
 
-def _lever(derivation: Derivation, change: StepChange, changed: Changed) -> PeakLever | None:
+def _lever(derivation: Derivation, changed: Changed, change: StepChange) -> PeakLever | None:
     """The effect of a change; ``None`` if its step cannot be derived or has no peak."""
     try:
         if change.options:

@@ -12,11 +12,15 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PAUSE = 0.005  # seconds between two looks for a result
+_PATIENCE = 2  # how many times as long as its own share this process waits for the results of a copy that shares the work
 
 
 class ProcessCopy:
@@ -26,9 +30,9 @@ class ProcessCopy:
         self._process, self._folder, self._patience = process, folder, patience
         self._ended = False
 
-    def result(self, number: int) -> Any:
+    def result(self, number: int, patience: float | None = None) -> Any:
         """The result with this number, from 0; None if the copy ended without it, or has not made it after ``patience`` seconds."""
-        file, until = self._folder / str(number), time.monotonic() + self._patience
+        file, until = self._folder / str(number), time.monotonic() + (self._patience if patience is None else patience)
         while not file.exists():
             if (self._has_ended() and not file.exists()) or time.monotonic() > until:
                 return None
@@ -68,6 +72,7 @@ def copy_of_this_process(work: Callable[[], Iterator[Any]], patience: float) -> 
         return None
     if process:
         return ProcessCopy(process, folder, patience)
+    os.environ["NAPKIN_PROCESSES"] = "1"  # both cores are busy now
     with contextlib.suppress(BaseException):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process ends this one
         for number, value in enumerate(work()):
@@ -75,3 +80,20 @@ def copy_of_this_process(work: Callable[[], Iterator[Any]], patience: float) -> 
             unfinished.write_bytes(pickle.dumps(value))
             unfinished.rename(folder / str(number))
     os._exit(0)  # what the other process has open, buffered or registered is its own
+
+
+def shared(items: Sequence[T], make: Callable[[T], R], beside: Callable[[T], R]) -> list[R]:
+    """``make`` of each item. Of every second one a copy of this process makes it with ``beside``, which gives the same and prints nothing;
+    what it does not give in time is made here."""
+    begin = time.monotonic()
+    copy = copy_of_this_process(lambda: ((beside(item),) for item in items[1::2]), 0) if len(items) > 1 else None
+    try:
+        made = {number: make(items[number]) for number in range(0, len(items), 2)}
+        patience = _PATIENCE * (time.monotonic() - begin)
+        for number in range(1, len(items), 2):
+            result = copy.result(number // 2, patience) if copy is not None else None
+            made[number] = make(items[number]) if result is None else result[0]
+    finally:
+        if copy is not None:
+            copy.end()
+    return [made[number] for number in range(len(items))]

@@ -156,26 +156,28 @@ def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | Non
 
 
 def levers(derivation: Derivation, request: Request, progress: Progress) -> tuple[PeakLever, ...]:
-    """Changes of a step that may lower its peak, each derived."""
+    """Changes of a step that may lower its peak, each derived, where possible on two cores."""
     from calc.memory.peak_levers import changes, peak_levers
     from calc.pipeline import pipeline
 
     spec = calc.load(request.model)
-    number = sum(bool(change.options) for change in changes(derivation.options, derivation.sizes))
+    tried = [Options(**{**derivation.options, **change.options}) for change in changes(derivation.options, derivation.sizes)]
     seconds = [0.0]
+
+    def silently(options: Options, sizes: Mapping[str, int], progress: Progress = lambda _: None) -> Derivation | StepTrace:
+        return pipeline.derived_or_traced(derivation, spec, {**request.sizes, **sizes}, pipeline.Run(options, request.cache, progress))
 
     def changed(options: Options, sizes: Mapping[str, int]) -> Derivation | StepTrace:
         changed_options = ", ".join(f"{name} {value}" for name, value in options.to_json().items() if value != derivation.options.get(name))
         about = f", about {seconds[-1]:.0f} s, like the one before" if seconds[-1] >= 1 else ""
-        progress(f"deriving a change that may lower the peak, {len(seconds)} of {number}: {changed_options}{about}")
+        progress(f"deriving a change that may lower the peak, {tried.index(options) + 1} of {len(tried)}: {changed_options}{about}")
         begin = time.perf_counter()
         try:
-            at = {**request.sizes, **sizes}
-            return pipeline.derived_or_traced(derivation, spec, at, pipeline.Run(options, request.cache, progress))
+            return silently(options, sizes, progress)
         finally:
             seconds.append(time.perf_counter() - begin)
 
-    return peak_levers(derivation, changed)
+    return peak_levers(derivation, changed, silently)
 
 
 def equations(derivation: Derivation, progress: Progress, model: str = "") -> ModelSection:

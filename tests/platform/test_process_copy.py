@@ -6,12 +6,12 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from calc.platform.process_copy import copy_of_this_process
+from calc.platform.process_copy import copy_of_this_process, shared
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be copied here")
 
@@ -91,3 +91,46 @@ def test_where_a_copy_is_not_safe_there_is_none(why: str, folder: Path, monkeypa
 
     assert copy_of_this_process(_two, 60) is None
     assert [] == [*folder.iterdir()]
+
+
+def test_work_is_shared_with_a_copy(folder: Path) -> None:
+    """Each in its place; every second one by the copy."""
+    made = shared(range(5), lambda number: (number, os.getpid()), lambda number: (number, -os.getpid()))
+
+    assert [0, 1, 2, 3, 4] == [number for number, _ in made]
+    assert {os.getpid()} == {process for _, process in made[::2]}
+    assert all(process < 0 for _, process in made[1::2])
+    assert [] == [*folder.iterdir()]
+
+
+def _never(_: int) -> str:
+    time.sleep(600)
+    return "beside"
+
+
+def _raises(_: int) -> str:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("beside", [_never, _raises])
+def test_what_a_copy_does_not_give_is_made_here(beside: Callable[[int], str], folder: Path) -> None:
+    assert ["here"] * 5 == shared(range(5), lambda _: "here", beside)
+    assert [] == [*folder.iterdir()]
+
+
+def test_a_result_of_none_is_one(folder: Path) -> None:
+    """It is not made once more."""
+    assert [0, None, 2] == shared(range(3), lambda number: number, lambda _: None)
+
+
+def test_a_copy_makes_no_copy() -> None:
+    """There is no third core for it."""
+    inner = shared(range(2), lambda _: "", lambda _: "none" if copy_of_this_process(_two, 60) is None else "a copy")
+
+    assert ["", "none"] == inner
+
+
+def test_without_a_second_core_all_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAPKIN_PROCESSES", "1")
+
+    assert [0, 1, 4] == shared(range(3), lambda number: number**2, _never)
