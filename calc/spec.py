@@ -27,7 +27,8 @@ class Spec:
     ``inputs``         sizes → tuple of what ``loss`` takes after the module: tensors, made with torch factory functions, also in tuples,
                        lists and dictionaries, and numbers.
     ``loss``           (module, *inputs) → scalar loss tensor.
-    ``predict``        (module, *inputs) → the model's prediction, which mode ``infer`` runs in place of the loss.
+    ``predict``        (module, *inputs) → the model's prediction, which mode ``infer`` runs in place of the loss. It may take fewer inputs
+                       than the loss, the first ones; mode ``infer`` has no others.
     ``check_at``       small sizes for the real runs that check a report; other dimensions keep their values.
     ``reduced``        why Napkin made ``check_at`` small, where no author of the spec chose it.
     ``source``         where the model comes from, for provenance (``built-in``, a file and its hash, …).

@@ -249,7 +249,7 @@ class Evaluation {
   // The addends of a quantity: [path, polynomial, value, reason].
   terms(name) {
     const own = this.of(name);
-    return own.form.quantities[name].terms.map(([path, number, why]) => [path, number, own.point.polynomial(number), why]);
+    return own.form.quantities[name].terms.map(([path, number, what]) => [path, number, own.point.polynomial(number), what]);
   }
 }
 

@@ -200,9 +200,11 @@ function derivation(evaluation, name) {
     const rows = all.map(({ at, value: count, parts }) => [text(at), grouped(count), grouped(count - all[0].value), parts.map(([, number]) => written(own.form, number)).join(" + ")]);
     return [make("p", {}, `The maximum of ${rows.length} peak candidates, each the bytes live after one operator.`), table(name, ["Live bytes after", "Bytes", "Difference to the peak", " Closed form"], rows), ...link];
   }
-  const rows = own.terms(name).map(([path, number, x, why]) => [text(path), read(x), written(own.form, number), text(why)]);
+  const rows = own.terms(name).map(([path, number, x, what]) => [text(path), read(x), written(own.form, number), text(what)]);
   const sum = ["sum", grouped(evaluation.value(name)), "", ""];
-  return [make("p", {}, make("code", {}, `${name} = ${written(own.form, quantity.is)}`)), table(`Addends of ${name}`, ["Module", "Value", " Closed form", " Because"], [...rows, sum]), ...link];
+  const because = rows.length ? `, because ${text(quantity.because)}.` : "";
+  const formula = make("p", {}, make("code", {}, `${name} = ${written(own.form, quantity.is)}`), because);
+  return [formula, table(`Addends of ${name}`, ["Part", "Value", " Closed form", " What"], [...rows, sum]), ...link];
 }
 
 function quantityRow(evaluation, name) {

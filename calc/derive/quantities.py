@@ -24,7 +24,9 @@ class Definition:
 
     @property
     def because(self) -> str:
-        """Why it is the sum of its parts."""
+        """Why it is the sum of its parts or, of a counted quantity, of those of the model."""
+        if not self.parts:
+            return "every operator and tensor of the step is in exactly one part, so the parts add"
         if len(self.parts) > 1:
             return "every operation is counted in exactly one of them, so they add"
         return "of its parts, only this one runs in this step"

@@ -137,7 +137,7 @@ class StepMaker:
                 root.at(g.module_path).add(g, times)
         parts = [self._loose(quantity, alike) for alike in loose.values()]
         parts += self._parts(quantity, root)
-        because = "every operator and tensor of the step is in exactly one part, so the parts add"
+        because = QUANTITIES[quantity].because
         if not parts:
             because = f"no operator or tensor of the step belongs to the {QUANTITIES[quantity].meaning}"
         self._sum(quantity, StepPlace(quantity, "total"), parts, StepReason("sum", because))

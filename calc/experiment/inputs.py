@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import SpecError
+from calc.options import Options
 from calc.spec import Sizes, Spec
 
 # Any other object may have tensors in it that neither route would see.
@@ -16,8 +18,9 @@ _PLAIN = (int, torch.SymInt, float, torch.SymFloat, complex, str, type(None), to
 _HOLDS = "tensors and numbers, also in tuples, lists and dictionaries"
 
 
-def inputs_at(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
-    """The inputs of a spec at ``sizes``. Raises ``SpecError`` unless they are a tuple of tensors and numbers with at least one tensor."""
+def inputs_at(spec: Spec, sizes: Sizes, options: Options | None = None) -> tuple[Any, ...]:
+    """The inputs of a step at ``sizes``: in mode ``infer`` those that ``predict`` takes, else all of the spec. Raises ``SpecError`` unless
+    they are a tuple of tensors and numbers with at least one tensor."""
     inputs = spec.inputs(sizes)
     tensors: list[Tensor] = []
 
@@ -31,7 +34,19 @@ def inputs_at(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
         raise SpecError(f"spec {spec.name!r}: inputs returned {error}, but may return {_HOLDS}") from None
     if not tensors:
         raise SpecError(f"spec {spec.name!r}: inputs must return a tuple with at least one tensor, not {_named(inputs)}")
-    return checked
+    infers = options is not None and options.mode == "infer" and spec.predict is not None
+    return checked[: _taken(spec.predict)] if infers else checked
+
+
+def _taken(predict: Any) -> int | None:
+    """How many inputs ``predict`` has parameters for, after the module; None if it takes any number."""
+    try:
+        kinds = [parameter.kind for parameter in inspect.signature(predict).parameters.values()]
+    except (TypeError, ValueError):  # a callable written in C may have no signature
+        return None
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    return max(sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds) - 1, 0)
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:

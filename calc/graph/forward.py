@@ -73,8 +73,9 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A forward. ``define`` writes the model's dimensions in the basis symbols, ``fixed`` are those that are numbers in it, ``hints``
-    values of the others at which every guard had the traced outcome. ``folds`` are (whole, part, quotient): whole = part·quotient."""
+    """A forward to its ``result``: the loss or, where it ``predicts``, the model's prediction. ``define`` writes the model's dimensions in
+    the basis symbols, ``fixed`` are those that are numbers in it, ``hints`` values of the others at which every guard had the traced
+    outcome. ``folds`` are (whole, part, quotient): whole = part·quotient."""
 
     model: str
     symbols: tuple[str, ...]
@@ -85,7 +86,7 @@ class Program:
     values: tuple[Value, ...]
     leaves: tuple[ProgramLeaf, ...]
     instructions: tuple[Instruction, ...]
-    loss: int
+    result: int
     guards: tuple[Guard, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
@@ -93,3 +94,4 @@ class Program:
     tied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Bytes of every storage with a value.
     nbytes: Mapping[int, Size] = field(default_factory=dict)
+    predicts: bool = False

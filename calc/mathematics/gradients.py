@@ -81,6 +81,8 @@ def gradients(
 
     Raises a ``NapkinError`` if the forward cannot be traced or runs an operator without an equation.
     """
+    if options is not None and not options.trains:
+        raise BadInputError(f"mode {options.mode} takes no gradients: use mode train")
     program = traced(spec, sizes, options, progress)
     (progress or _silent)("deriving gradients")
     return derived(program)
@@ -89,12 +91,10 @@ def gradients(
 def traced(
     spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
 ) -> Program:
-    """The forward whose gradients are derived. Raises a ``NapkinError`` if it cannot be traced."""
+    """The forward of a step: to the loss or, in mode infer, to the model's prediction. Raises a ``NapkinError`` if it cannot be traced."""
     from calc.trace.forward import trace_program
 
     options = options or Options()
-    if not options.trains:
-        raise BadInputError(f"mode {options.mode} takes no gradients: use mode train")
     if options.precision != "fp32":
         raise BadInputError("equations are over the real numbers: gradients have no dtype; leave --precision out")
     (progress or _silent)("tracing the forward with symbolic sizes")

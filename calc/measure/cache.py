@@ -13,12 +13,15 @@ from torch import Tensor
 
 from calc.errors import NapkinError
 from calc.experiment.checkpointing import built
+from calc.experiment.inputs import inputs_at
 from calc.measure.free_memory import require_free_memory
 from calc.measure.training import SEED, blame
+from calc.options import Options
 from calc.spec import Sizes, Spec
 
 _LIBRARY = "tensors in the past_key_values that the library returns"
 _CALLS = "keys and values of the run's attention calls"
+_INFERENCE = Options(mode="infer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def _elements(spec: Spec, sizes: Mapping[str, int], device: str, in_bf16: bool =
             require_free_memory(spec, sizes, trains=False)
         with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad(), blame(spec, sizes, "running it with a cache"):
             torch.manual_seed(SEED)
-            module, inputs = built(spec, Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
+            module, inputs = built(spec, Sizes(**sizes)).eval(), inputs_at(spec, Sizes(**sizes), _INFERENCE)
             module = module.bfloat16() if in_bf16 else module
             tensors = _of_library(module, inputs) if spec.of_library else _of_calls(spec, module, inputs)
     except NapkinError as error:

@@ -121,7 +121,7 @@ def empty_cache() -> None:
 def fed(run: Training, sizes: Mapping[str, int]) -> Training:
     """The same module and optimizer with inputs at other sizes. Only dimensions that no weight depends on may differ, usually B and T."""
     with blame(run.spec, sizes, "making the inputs"):
-        inputs = inputs_at(run.spec, Sizes(**sizes))
+        inputs = inputs_at(run.spec, Sizes(**sizes), run.options)
     _, moved = cast(run.module, mapped(lambda x: x.to(run.device), inputs), run.options.precision)
     return replace(run, sizes=dict(sizes), inputs=moved)
 

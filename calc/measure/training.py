@@ -174,7 +174,7 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"spec {spec.name!r}: build must return a torch.nn.Module, not {_describe(module)}")
     with blame(spec, sizes, "making the inputs"):
-        inputs = inputs_at(spec, Sizes(**sizes))
+        inputs = inputs_at(spec, Sizes(**sizes), options)
     with blame(spec, sizes, f"moving the module to {device}"):
         module = module.to(device).train(options.trains)
         module, inputs = cast(module, mapped(lambda x: x.to(device), inputs), options.precision)

@@ -89,7 +89,7 @@ def saving(
     small = _small(spec, sizes or {})
     progress("counting the file")
     file = counted(spec, at, options)
-    verdicts = _measured(spec, small, options, schedule, seed, progress)
+    verdicts = _measured(spec, small, options, schedule, seed, progress, file if small == at else None)
     return Checkpoint(spec.name, at, options.to_json(), file, small, verdicts, None, schedule, seed)
 
 
@@ -112,8 +112,9 @@ def counted(spec: Spec, at: Mapping[str, int], options: Options) -> CheckpointFi
 
 
 def _measured(
-    spec: Spec, at: Mapping[str, int], options: Options, schedule: str, seed: int, progress: Progress
+    spec: Spec, at: Mapping[str, int], options: Options, schedule: str, seed: int, progress: Progress, file: CheckpointFile | None
 ) -> tuple[Verdict[int], ...]:
+    """Verdicts of a real run ``at`` these sizes, where the file of safetensors is ``file`` if that is counted already."""
     from calc.measure.resume import STEM, resume
 
     kind = scheduler(schedule) if schedule else None
@@ -134,8 +135,9 @@ def _measured(
     safe = resumed.files.safetensors
     if isinstance(safe, NapkinError):
         return (*verdicts, Verdict("bytes of safetensors", None, None, "", NOT_MEASURED, because=str(safe)))
-    progress("counting the small file")
-    return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), safe))
+    if file is None:
+        progress("counting the small file")
+    return (*verdicts, _judged("bytes of safetensors", lambda: file or counted(spec, at, options), safe))
 
 
 def _beside(files: CheckpointFiles, kind: Scheduler | None) -> Iterator[Verdict[int]]:

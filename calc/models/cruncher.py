@@ -65,6 +65,7 @@ SPEC = Spec(
     build=lambda n: Cruncher(n.D, n.L),
     inputs=_inputs,
     loss=_loss,
+    predict=lambda model, x: model(x),
     check_at={"B": 2, "D": 4, "L": 2},
     source="built-in",
     optimizer=AdaGrad,

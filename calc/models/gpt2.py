@@ -144,6 +144,7 @@ def spec(dropout: float = 0.0) -> Spec:
         build=lambda n: GPT2(n, dropout),
         inputs=_inputs,
         loss=_loss,
+        predict=lambda model, ids: model(ids),
         check_at={"B": 2, "T": 64},
         source="built-in",
         trip_counts=("L",),

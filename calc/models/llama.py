@@ -149,6 +149,7 @@ def _spec(name: str, d: int, h: int, f: int, L: int) -> Spec:
         build=lambda n: Llama(n, base=500_000.0),
         inputs=tokens,
         loss=next_token_loss,
+        predict=lambda model, ids: model(ids),
         check_at={"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 211, "L": 3, "V": 503},
         source="built-in",
         trip_counts=("L",),

@@ -73,6 +73,7 @@ SPEC = Spec(
     build=lambda n: Llama(n, base=1_000_000.0, feed_forward=MixtureOfExperts),
     inputs=tokens,
     loss=next_token_loss,
+    predict=lambda model, ids: model(ids),
     check_at={"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 88, "L": 3, "V": 503, "E": 5},
     source="built-in",
     trip_counts=("L",),

@@ -80,6 +80,7 @@ SPEC = Spec(
     build=ResNet50,
     inputs=images,
     loss=class_loss,
+    predict=lambda model, x: model(x),
     check_at={"B": 2, "S": 64, "w": 5, "K": 11},
     source="built-in",
     notes=("The side of the image is a multiple of 32, so that each of the five halvings is exact.",),

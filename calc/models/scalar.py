@@ -33,6 +33,7 @@ SPEC = Spec(
     build=lambda n: Scalar(n.n),
     inputs=lambda n: (torch.randn(n.n),),
     loss=_loss,
+    predict=lambda model, x: model(x),
     check_at={"n": 3},
     source="built-in",
 )

@@ -40,6 +40,7 @@ SPEC = Spec(
     build=lambda n: Shared(n.D, n.L),
     inputs=_inputs,
     loss=_loss,
+    predict=lambda model, x: model(x),
     check_at={"B": 3, "D": 5, "L": 4},
     source="built-in",
     trip_counts=("L",),

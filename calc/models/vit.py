@@ -107,6 +107,7 @@ SPEC = Spec(
     build=VisionTransformer,
     inputs=images,
     loss=class_loss,
+    predict=lambda model, x: model(x),
     check_at={"B": 2, "S": 32, "P": 8, "d": 48, "h": 3, "f": 101, "L": 3, "K": 11},
     source="built-in",
     trip_counts=("L",),

@@ -1,4 +1,4 @@
-"""Expressions as a person writes them on one line, ``6·N·D/(86400·R)``: for reasons and screens, not to be pasted into Python."""
+"""Expressions as a person writes them on one line, ``6·N·D/(86,400·R)``: for reasons and screens, not to be pasted into Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def superscript(number: float) -> str:
 
 
 class ReadableWriter(TextWriter):
-    """With raised powers, cases with their conditions, and texts in the place of the names in ``values``."""
+    """With raised powers, digits in groups of three, cases with their conditions, and texts in the place of the names in ``values``."""
 
     def __init__(self, times: str = "·", over: str = "/", values: Mapping[str, str] | None = None) -> None:
         super().__init__(times, over, "^", MINUS)
@@ -46,6 +46,9 @@ class ReadableWriter(TextWriter):
     def name(self, name: str) -> str:
         return self._values.get(name) or _FUNCTIONS.get(name, name)
 
+    def digits(self, number: float) -> str:
+        return f"{number:,}"
+
     def exponent(self, exponent: Expression) -> str:
         match exponent:
             case Number(int() as power):
@@ -56,7 +59,7 @@ class ReadableWriter(TextWriter):
 
 
 def readable(expr: str | Expression, signs: Mapping[str, str] | None = None) -> str:
-    """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised. ``signs`` replace names: ``β₁`` for ``beta1``."""
+    """``6*N*D/(86400*R)`` as 6·N·D/(86,400·R), and powers raised. ``signs`` replace names: ``β₁`` for ``beta1``."""
     writer, tree = ReadableWriter(values=signs), parse(expr) if isinstance(expr, str) else expr
     return writer.cases(tree) if isinstance(tree, Piecewise) else writer.written(tree)[0]
 

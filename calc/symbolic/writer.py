@@ -61,7 +61,7 @@ class TextWriter:
             case Name(name):
                 return self.name(name), ATOM
             case Number(value):
-                return (f"{self._minus}{-value!r}", _SIGN) if value < 0 else (repr(value), ATOM)
+                return (f"{self._minus}{self.digits(-value)}", _SIGN) if value < 0 else (self.digits(value), ATOM)
             case Sum(terms):
                 return self.sum(terms)
             case Product(factors):
@@ -135,6 +135,10 @@ class TextWriter:
 
     def name(self, name: str) -> str:
         return name
+
+    def digits(self, number: float) -> str:
+        """A number that is not negative."""
+        return repr(number)
 
     def exponent(self, exponent: Expression) -> str:
         """An exponent with its sign."""

@@ -276,7 +276,7 @@ class _ForwardTrace:
         recorder = ProgramRecorder(env)
         made_in = double_by_default() if self.doubles else contextlib.nullcontext()
         with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, fake_tensors(env), recorder:
-            loss, tied = _forward(spec, symbolic, recorder, self.options)
+            result, tied = _forward(spec, symbolic, recorder, self.options)
         return Program(
             model=spec.name,
             symbols=basis.symbols,
@@ -287,12 +287,13 @@ class _ForwardTrace:
             values=tuple(_with_gradient(tensor, value) for tensor, value in recorder.made),
             leaves=tuple(recorder.leaves),
             instructions=tuple(recorder.instructions),
-            loss=loss,
+            result=result,
             guards=tuple(env.size_guards()) if env is not None else (),
             notes=tuple(spec.notes),
             provenance={**torch_version(), "python": platform.python_version()},
             tied=tied,
             nbytes=dict(recorder.nbytes),
+            predicts=step.predicts(spec, self.options),
         )
 
 
@@ -305,7 +306,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         return overriding_operators(recorder)
 
     with hide_tracing.building(), recurrent.sized(), overriding():
-        module, inputs = step.module_of(spec, sizes, "none"), inputs_at(spec, sizes)
+        module, inputs = step.module_of(spec, sizes, "none"), inputs_at(spec, sizes, options)
         module.train(options.trains)
     names: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -317,14 +318,16 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         count = facts.index_bound(facts.fact_of(tensor))
         recorder.leaf(tensor, "input", str(i), None if count is None else recorder.size(count))
     with (
-        recorder.path.watch(module),
+        recorder.path.watch(module, step.outside_of(spec, options)),
         overriding(),
         recorder.hand_written(),
         step._attention(options),
     ):
         recorder.phase = "forward"
-        loss = step._loss(spec, module, inputs)
+        result = step.result_of(spec, module, inputs, options)
         recorder.phase = ""
-    if not loss.requires_grad:
+    if not isinstance(result, torch.Tensor):
+        raise SpecError(f"{spec.name}: equations are of a prediction that is one tensor, not of a {type(result).__name__}")
+    if options.trains and not result.requires_grad:
         raise SpecError(f"{spec.name}: the loss depends on no parameter that requires a gradient")
-    return recorder.value(loss), {shared[0]: tuple(shared[1:]) for shared in names.values() if len(shared) > 1}
+    return recorder.value(result), {shared[0]: tuple(shared[1:]) for shared in names.values() if len(shared) > 1}

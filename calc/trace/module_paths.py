@@ -22,20 +22,21 @@ class ModulePath:
         self._watched: nn.Module | None = None
         self._stack: list[str] = []
         self._recomputed: list[str] = []
+        self._outside = LOSS
 
     @property
     def current(self) -> str:
-        return self._stack[-1] if self._stack else LOSS
+        return self._stack[-1] if self._stack else self._outside
 
     @property
     def inside(self) -> bool:
         """Whether a module of the model is running."""
         return bool(self._stack)
 
-    def watch(self, module: nn.Module) -> _PathWatch:
-        """Context in which forwards of ``module`` and its submodules set the module path. A submodule that several modules share has the
-        name by which the running one has it: what all layers share is in each of them."""
-        self._watched = module
+    def watch(self, module: nn.Module, outside: str = LOSS) -> _PathWatch:
+        """Context in which forwards of ``module`` and its submodules set the module path, which is ``outside`` where none runs. A submodule
+        that several modules share has the name by which the running one has it: what all layers share is in each of them."""
+        self._watched, self._outside = module, outside
         self._name_parts(module)
         for name, part in module.named_modules():
             if getattr(part.forward, "is_recomputed", False):

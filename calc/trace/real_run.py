@@ -95,7 +95,7 @@ def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinErr
             torch.manual_seed(0)
             n = Sizes(**sizes)
             with uncompiled():
-                built, inputs = step.module_of(spec, n, options.checkpointing), inputs_at(spec, n)
+                built, inputs = step.module_of(spec, n, options.checkpointing), inputs_at(spec, n, options)
             module, inputs = precision.cast(built.train(options.trains), inputs, options.precision)
             with contextlib.nullcontext() if options.trains else torch.no_grad():
                 with precision.autocast(options.precision):

@@ -17,7 +17,7 @@ from calc.errors import SpecError, SpecializationError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
 from calc.experiment.inputs import inputs_at
-from calc.graph.step import OPTIMIZER, Call, Guard, Op, StepTrace, Storage, Tensor
+from calc.graph.step import LOSS, OPTIMIZER, TOP, Call, Guard, Op, StepTrace, Storage, Tensor
 from calc.graph.unrolling import frees_in_order, unrolled_to
 from calc.options import Options
 from calc.spec import Sizes, Spec
@@ -149,7 +149,7 @@ class _StepRun:
         self.options = options
         self.spec = spec
         with hide_tracing.building(), recurrent.sized(), self._overriding():
-            module, inputs = module_of(spec, sizes, options.checkpointing), inputs_at(spec, sizes)
+            module, inputs = module_of(spec, sizes, options.checkpointing), inputs_at(spec, sizes, options)
             replace_real_tensors(module)
             if options.kernels == "cuda":
                 on_cuda.refuse_cudnn(module)
@@ -220,7 +220,7 @@ class _StepRun:
     def _running(self) -> Iterator[None]:
         recorder = self.recorder
         with (
-            recorder.path.watch(self.module),
+            recorder.path.watch(self.module, outside_of(self.spec, self.options)),
             hide_tracing.calls_noted(self._noted, recorder.size),
             self._overriding(),
             _attention(self.options),
@@ -407,9 +407,19 @@ def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch
 
 def result_of(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], options: Options) -> Any:
     """The result of a step without gradients: the prediction in mode ``infer``, else the loss."""
-    if options.mode == "infer" and spec.predict is not None:
+    if spec.predict is not None and predicts(spec, options):
         return spec.predict(module, *inputs)
     return _loss(spec, module, inputs)
+
+
+def predicts(spec: Spec, options: Options) -> bool:
+    """Whether a step runs the model's prediction in place of the loss."""
+    return options.mode == "infer" and spec.predict is not None
+
+
+def outside_of(spec: Spec, options: Options) -> str:
+    """The module path of operators that run outside the module: a prediction's are the model's own."""
+    return TOP if predicts(spec, options) else LOSS
 
 
 def _no_gradients(options: Options) -> Any:

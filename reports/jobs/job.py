@@ -181,8 +181,8 @@ def levers(derivation: Derivation, request: Request, progress: Progress) -> tupl
 
 
 def equations(derivation: Derivation, progress: Progress, model: str = "") -> ModelSection:
-    """The forward and the gradients as equations; else why there are none. ``model``: what a command calls the model."""
-    from calc.mathematics.autodiff.derived import derived
+    """The forward and, of a training step, the gradients as equations; else why there are none. ``model``: what a command calls it."""
+    from calc.mathematics.autodiff.derived import derived, without_gradients
     from calc.mathematics.gradients import traced
     from calc.options import TRAIN, Options
     from reports.page.equations import NO_EQUATIONS, model_section
@@ -195,10 +195,11 @@ def equations(derivation: Derivation, progress: Progress, model: str = "") -> Mo
     mode, attention = derivation.options.get("mode", TRAIN), derivation.options.get("attention", "fused")
     numbers = NO_STATIC_SIZES
     try:
-        program = traced(derivation.spec, options=Options(attention=attention), progress=progress)
+        program = traced(derivation.spec, options=Options(attention=attention, mode=mode), progress=progress)
         numbers = static_size_table(program)
-        progress("deriving gradients")
-        return model_section(derived(program), mode=mode, numbers=numbers, model=model or derivation.model)
+        progress("deriving gradients" if mode == TRAIN else "writing the model's equations")
+        of = derived(program) if mode == TRAIN else without_gradients(program)
+        return model_section(of, mode=mode, numbers=numbers, model=model or derivation.model)
     except NapkinError as error:
         return model_section(None, str(error), numbers=numbers)
 

@@ -46,6 +46,7 @@ from reports.page.conventions import (
     attends,
     conventions,
     options_in_words,
+    runs_prediction,
 )
 from reports.page.coverage import coverage
 from reports.page.design import DesignSection, design_section
@@ -209,7 +210,9 @@ class PageContent:
         return check_rows.tally(self.checks, self.unchecked, at)
 
     def conventions(self) -> tuple[AssumptionRow, ...]:
-        rows = conventions(self.derivation.options, data_dependent=bool(self.unbacked), attention=attends(self.derivation))
+        of = self.derivation
+        by_data, attention, predicts = bool(self.unbacked), attends(of), runs_prediction(of)
+        rows = conventions(of.options, data_dependent=by_data, attention=attention, predicts=predicts)
         return tuple(AssumptionRow(None, *row) for row in rows)
 
     def design(self) -> DesignSection | None:

@@ -47,12 +47,16 @@ _SOME_BY_DATA = (
     "If the counts differ, sums hold for their mean; the peak holds only for equal counts.",
 )
 
-# For a step without training, in place of the step and its optimizer.
-_FORWARD_ALONE = (
-    "The step is one forward and nothing else, its loss included; peak memory is that of the second such forward.",
-    "No tensor is saved for backward, and no optimizer runs.",
-    "Several forward passes at once, or results kept between them, raise the peak.",
-)
+
+def _forward_alone(predicts: bool) -> Convention:
+    """That of a step without training, in place of the step and its optimizer."""
+    ends = "to the model's prediction, without a loss" if predicts else "and nothing else, its loss included"
+    return (
+        f"The step is one forward {ends}; peak memory is that of the second such forward.",
+        "No tensor is saved for backward, and no optimizer runs.",
+        "Several forward passes at once, or results kept between them, raise the peak.",
+    )
+
 
 STEPS: Mapping[str, str] = {
     TRAIN: "one training step",
@@ -80,12 +84,15 @@ _IMPLEMENTED: Mapping[str, Convention] = {
 }
 
 
-def conventions(options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True) -> tuple[Convention, ...]:
-    """The conventions of a step with these options: one with data-dependent sizes or not, with attention or not."""
+def conventions(
+    options: Mapping[str, str], *, data_dependent: bool = False, attention: bool = True, predicts: bool = False
+) -> tuple[Convention, ...]:
+    """The conventions of a step with these options: one with data-dependent sizes or not, with attention or not; ``predicts``: one that
+    runs the model's prediction in place of the loss."""
     by_data = _SOME_BY_DATA if data_dependent else _NONE_BY_DATA
     of_kernels = (*((_ATTENTION,) if attention else ()), *((_ON_CUDA,) if by_cuda(options) else ()))
     if not trains(options):
-        return (_MULTIPLY_ADD, _FORWARD_ALONE, _STORAGE, *of_kernels, by_data)
+        return (_MULTIPLY_ADD, _forward_alone(predicts), _STORAGE, *of_kernels, by_data)
     implementation = _IMPLEMENTED[options.get("implementation", "loop")]
     return (_MULTIPLY_ADD, _training_step(options), _STORAGE, implementation, *of_kernels, by_data)
 
@@ -99,6 +106,11 @@ def _training_step(options: Mapping[str, str]) -> Convention:
         "The optimizer allocates its state in the first step; all later steps are alike.",
         f"{'Keeping' if freed else 'Freeing'} gradients between steps, or another number of micro-batches, can change the peak.",
     )
+
+
+def runs_prediction(derivation: Derivation) -> bool:
+    """Whether the step runs the model's prediction in place of the loss."""
+    return derivation.options.get("mode") == "infer" and getattr(derivation.spec, "predict", None) is not None
 
 
 def attends(derivation: Derivation) -> bool:

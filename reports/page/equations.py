@@ -17,7 +17,18 @@ from calc.mathematics.autodiff.numeric import needed
 from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.autodiff.summing import SHIFT
 from calc.options import TRAIN
-from reports.page.gradients import FORWARD, NO_NOTATION, PARAMETER, EquationEntry, EquationGroup, Notation, entries, groups, together
+from reports.page.gradients import (
+    FORWARD,
+    NO_NOTATION,
+    PARAMETER,
+    EquationEntry,
+    EquationGroup,
+    Notation,
+    entries,
+    groups,
+    in_place_of,
+    together,
+)
 from reports.page.parts import several
 from reports.page.static_sizes import NO_STATIC_SIZES, StaticSizeTable
 from reports.typeset.letters import flops_text, shape_text
@@ -75,9 +86,7 @@ class EquationTable:
     @property
     def _inputs(self) -> str:
         """What the last of the layers alike reads in place of tensors outside the one that is shown."""
-        if not self.replaced:
-            return ""
-        return f"; {self.alike[-1]} has {' and '.join(f'{new} in place of {old}' for old, new in self.replaced)}"
+        return f"; {in_place_of(self.alike[-1], self.replaced)}" if self.replaced else ""
 
     @property
     def _alike(self) -> str:

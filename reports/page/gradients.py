@@ -82,6 +82,11 @@ class EquationGroup:
         return tuple(name for entry in self.entries for name in entry.outside)
 
 
+def in_place_of(layer: str, replaced: Sequence[tuple[str, str]]) -> str:
+    """What ``layer`` reads in place of tensors outside the layer whose equations are shown; empty where it reads the same."""
+    return f"{layer} has {' and '.join(f'{new} in place of {old}' for old, new in replaced)}" if replaced else ""
+
+
 def entries(
     derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None, forward_only: bool = False
 ) -> list[EquationEntry]:

@@ -296,8 +296,8 @@ def _quantity(quantity: StoredQuantity, table: _PolynomialRows, texts: _TextTabl
     if quantity.candidates:
         candidates = [[texts.add(str(m.at)), [[texts.add(role), table.add(part)] for role, part in m.parts]] for m in quantity.candidates]
         return {**entry, "candidates": candidates}
-    terms = [[texts.add(path), table.add(part), texts.add(because)] for path, part, because in quantity.terms]
-    return {**entry, "is": table.add(quantity.polynomials[0]), "terms": terms}
+    terms = [[texts.add(path), table.add(part), texts.add(of)] for path, part, of in quantity.terms]
+    return {**entry, "is": table.add(quantity.polynomials[0]), "terms": terms, "because": texts.add(definition.because)}
 
 
 class _PolynomialRows:

@@ -40,20 +40,24 @@ class TensorNames:
         written = self._names.of.get(node, f"#{node}")
         shown = self._within_layer(node, written)
         if self._unnamed and shown == written:
-            self.outside.append(written)
+            self.outside.append(self._of_model(written))
             return "…"
         return shown
 
     def _within_layer(self, node: int, written: str) -> str:
         """The name of a tensor in its layer, unless that is the name of a size or of an index: W is the width of the image, b a row."""
         shown, op = relative(written, self._layer), self.derived.equations[node].op
-        if shown in self._of_layer and shown == written and not self._unnamed:
-            return f"model.{shown}"  # X of the model, where the layer has an X too
+        if shown == written and not self._unnamed and self._of_model(shown) != shown:
+            return self._of_model(shown)
         if shown == written or (len(shown) > 1 and shown not in self.derived.program.define):
             return shown
         if shown.isascii() and shown.islower() and isinstance(op, ir.Leaf) and op.role == "parameter":
             shown = op.name.rpartition(".")[2]
         return written if len(shown) == 1 and (shown.islower() or shown in self.derived.program.define) else shown
+
+    def _of_model(self, name: str) -> str:
+        """X of the model as ``model.X`` where the layer has an X too; another name as it is."""
+        return f"model.{name}" if name in self._of_layer else name
 
     def seen(self, node: int, letters: Sequence[str]) -> list[str]:
         """The letters of what ``node`` is only another view of."""

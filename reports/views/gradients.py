@@ -10,7 +10,7 @@ from calc.mathematics.autodiff.numeric import needed
 from calc.mathematics.autodiff.sizes import in_dimensions
 from calc.mathematics.gradients import Checked
 from calc.symbolic.assignments import TYPED, sizes_text
-from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups, together
+from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups, in_place_of, together
 from reports.typeset.equations import Writer
 from reports.typeset.letters import flops_text
 from reports.typeset.tensor_names import TensorNames
@@ -38,6 +38,8 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
             heading = kind
             _say(out, f"\n{kind}", "bold")
         _say(out, f"\n{_titled(group)}", "cyan")
+        if group.replaced:
+            _say(out, f"    the equations of {group.layers[0]}; {in_place_of(group.layers[-1], group.replaced)}", "dim")
         for entry in group.entries:
             _line(entry, out)
     _say(

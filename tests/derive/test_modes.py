@@ -10,6 +10,8 @@ from torch import nn
 
 import calc
 from calc.derive.result import Derivation
+from calc.errors import BadInputError
+from calc.mathematics.gradients import gradients, traced
 from calc.options import Options
 from calc.pipeline.verdict import EXACT
 from calc.spec import Spec
@@ -93,6 +95,36 @@ def test_inference_runs_the_prediction_where_the_spec_has_one() -> None:
     assert calc.check(without).ok
 
 
+def _paired(n: Any) -> tuple[torch.Tensor, ...]:
+    return torch.randn(n.B, n.d), torch.randn(n.B, n.d)
+
+
+def _error(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (module(x) - y).square().mean()
+
+
+def test_inference_has_only_the_inputs_that_the_prediction_takes() -> None:
+    """Targets of B·d fp32 numbers are not there: 4·B·d bytes fewer at the peak, derived and measured. ``*inputs`` takes all."""
+    B, d, f = 3, 5, 11
+    one, both = (
+        calc.derive(classifier(inputs=_paired, loss=_error, predict=predict), mode="infer", cache=False)
+        for predict in (lambda module, x: module(x), lambda module, *inputs: module(inputs[0]))
+    )
+
+    assert 4 * B * d == both["memory.peak"].at(B=B, d=d, f=f) - one["memory.peak"].at(B=B, d=d, f=f)
+    assert calc.check(one, B=7, d=2, f=13).ok
+    assert calc.check(both, B=7, d=2, f=13).ok
+
+
+def test_what_a_prediction_computes_outside_the_module_is_not_the_loss() -> None:
+    """A softmax of the logits is of the model; in evaluation the loss is what runs there."""
+    spec = classifier(predict=lambda module, x: module(x).softmax(-1))
+    paths = {mode: {op.module_path for op in calc.trace(spec, mode=mode, cache=False).traces[0].ops} for mode in MODES}
+
+    assert {"0", "1", "3", "(loss)"} == paths["eval"]
+    assert {"0", "1", "3", "(model)"} == paths["infer"]
+
+
 def test_a_module_without_parameters_can_be_used() -> None:
     """There is nothing to train, and all the same something to count: 5 operations of a softmax, less 2 reductions' last."""
     spec = classifier(build=lambda n: nn.Softmax(-1), predict=lambda module, x: module(x), dims={"B": 3, "d": 5})
@@ -101,6 +133,14 @@ def test_a_module_without_parameters_can_be_used() -> None:
     assert result["parameters"].value == 0
     assert result["flops.forward.elementwise"].text == "5*B*d - 2*B"
     assert calc.check(result).ok
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_not_trained_has_no_gradients(mode: str) -> None:
+    """Its equations are derived all the same."""
+    with pytest.raises(BadInputError, match=f"^mode {mode} takes no gradients: use mode train$"):
+        gradients(classifier(), options=Options(mode=mode))
+    assert "f" in traced(classifier(), options=Options(mode=mode)).symbols
 
 
 def test_training_is_the_default_mode() -> None:

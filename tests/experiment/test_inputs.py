@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 import calc
 from calc.errors import SpecError
 from calc.experiment.inputs import inputs_at, mapped
+from calc.options import Options
 from calc.pipeline.verdict import FAILED
 from calc.spec import Sizes, Spec
 
@@ -44,6 +47,25 @@ def test_tensors_in_containers_are_inputs_to_both_routes(precision: str) -> None
 
     assert {"memory.peak", "activations.bytes"} <= {v.quantity for v in report.verdicts if v.measured is not None}
     assert [] == [v.quantity for v in report.verdicts if v.verdict == FAILED]
+
+
+@pytest.mark.parametrize(
+    ("predict", "count"),
+    [
+        (lambda module: module, 0),
+        (lambda module, batch: module(batch["x"]), 1),
+        (lambda module, batch, targets=None: module(batch["x"]), 2),
+        (lambda module, *inputs: module(inputs[0]["x"]), 4),
+        (lambda module, batch, *, scale=1: module(batch["x"]), 1),
+        (partial(lambda scale, module, batch: module(batch["x"]), 2), 1),
+    ],
+)
+def test_inference_has_as_many_inputs_as_the_prediction_has_parameters(predict: Any, count: int) -> None:
+    """The first ones; the other modes have all four."""
+    spec, n = replace(SPEC, predict=predict), Sizes(B=3, h=2, d=5)
+
+    assert count == len(inputs_at(spec, n, Options(mode="infer")))
+    assert 4 == len(inputs_at(spec, n, Options(mode="eval"))) == len(inputs_at(spec, n))
 
 
 def test_every_tensor_is_changed_and_containers_keep_their_types() -> None:

@@ -9,10 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import calc
 from calc.errors import BadInputError, DimensionError
+from calc.experiment.inputs import inputs_at
 from calc.models.catalogue import CATALOGUE
 from calc.models.cruncher import AdaGrad
 from calc.models.load import load
+from calc.options import Options
 from calc.spec import Sizes
 from tests.models.building import build, parameters
 
@@ -81,6 +84,65 @@ def test_the_sizes_of_the_checks_fit_the_model(name: str) -> None:
 
     assert spec.check_at
     assert all(at[letter] == value for letter, value in spec.check_at.items())
+
+
+# -- inference -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_inference_predicts_from_the_input_alone(name: str) -> None:
+    """No targets: the prediction is what the module returns."""
+    torch.manual_seed(0)
+    spec = load(name)
+    module, (x, _), n = build(spec, **SMALL[name])
+    (taken,) = inputs_at(spec, n, Options(mode="infer"))
+
+    assert spec.predict is not None
+    with torch.no_grad():
+        assert torch.equal(spec.predict(module.eval(), x), module(x))
+    assert (x.shape, x.dtype) == (taken.shape, taken.dtype)
+
+
+# Second sizes of the real runs; the first are those of SMALL.
+SECOND = {
+    "linear": {"B": 5, "D": 3, "K": 11},
+    "two-layer": {"B": 5, "D": 3, "K": 11},
+    "cruncher": {"B": 5, "D": 3, "L": 4},
+    "mlp": {"B": 5, "d": 3, "f": 7, "K": 11},
+    "gpt2": {"B": 3, "T": 5, "d": 14, "h": 2, "f": 11, "L": 3, "V": 19, "C": 7},
+    "gpt2:dropout=0.1": {"B": 3, "T": 5, "d": 14, "h": 2, "f": 11, "L": 3, "V": 19, "C": 7},
+    "llama3-8b": {"B": 3, "T": 5, "d": 24, "h": 4, "g": 2, "f": 13, "L": 3, "V": 19},
+    "llama3-70b": {"B": 3, "T": 5, "d": 24, "h": 4, "g": 2, "f": 13, "L": 3, "V": 19},
+    "mixtral": {"B": 2, "T": 5, "d": 32, "h": 4, "g": 2, "f": 24, "L": 3, "V": 19, "E": 5, "e": 3},
+    "vit-b": {"B": 3, "S": 15, "P": 5, "d": 21, "h": 3, "f": 13, "L": 3, "K": 7},
+    "resnet50": {"B": 3, "S": 32, "w": 5, "K": 7},
+}
+_QUICK = ("linear", "two-layer", "cruncher", "mlp")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in _QUICK else [pytest.mark.slow]) for n in SMALL])
+def test_inference_equals_real_runs_at_two_sets_of_sizes(name: str) -> None:
+    """Nothing that is measured differs, and the peak, the FLOPs and the bytes moved are measured."""
+    spec = load(name)
+    derivation = calc.derive(spec, mode="infer", cache=False)
+    for sizes in (SMALL[name], SECOND[name]):
+        report = calc.check(derivation, **sizes)
+
+        assert [] == [str(v) for v in report.verdicts if v.failed]
+        measured = {v.quantity for v in report.verdicts if v.measured is not None}
+        assert {"memory.peak", "flops.forward.total", "bytes_moved.forward"} <= measured
+
+
+def test_gpt2_in_inference_by_hand() -> None:
+    """The peak is after the head: weights, B T ids of 8 bytes, and in fp32 the last hidden states B T d and the logits B T V. No FLOP of a
+    loss is left: the head's matmul of 2 B T d V is all that has V."""
+    derivation = calc.derive(load("gpt2"), mode="infer", cache=False)
+    B, T, d, V = 8, 1024, 768, 50257
+    weights = 4 * 124_439_808
+
+    assert weights + 8 * B * T + 4 * B * T * d + 4 * B * T * V == derivation["memory.peak"].value == 2_169_811_968
+    assert "2*B*T*d*V" in str(derivation["flops.step.total"].text)
+    assert "V" not in str(derivation["flops.forward.elementwise"].text)
 
 
 # -- parameters by hand ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 
 from calc.symbolic.expression import FloorQuotient, Name, Negative, Number, Product, Quotient, Sum, names
 from calc.symbolic.parser import DEEPEST, LONGEST, ExpressionError, free_names, parse
+from calc.symbolic.readable import readable
 from calc.symbolic.writer import as_text, substituted
 
 LEAVES = ("B", "T", "3", "12", "0.5", "floor(T/2)")
@@ -22,6 +23,23 @@ def written(generator: random.Random, depth: int) -> str:
     a, b = (written(generator, generator.randrange(depth)) for _ in range(2))
     operator = generator.choice(("+", "-", "*", "/", "//", "%", "**"))
     return generator.choice((f"({a}) {operator} ({b})", f"({a}) {operator} ({b})", f"-({a})", f"Max({a}, {b})"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1228640256*B + 1493286488", "1,228,640,256·B + 1,493,286,488"),
+        ("N/(999*R) - 1000", "N/(999·R) − 1,000"),
+        ("B**(-1024)", "B⁻¹⁰²⁴"),
+        ("Max(4096, B)*0.7978845608", "max(4,096, B)·0.7978845608"),
+        ("(-86400)**2", "(−86,400)²"),
+        ("Piecewise((12345, B > 10000), (0, True))", "12,345 where B > 10,000; else 0"),
+    ],
+)
+def test_digits_for_readers_are_in_groups_of_three(text: str, shown: str) -> None:
+    """As in closed forms; neither exponents nor decimals are, nor what ``parse`` reads."""
+    assert shown == readable(text)
+    assert parse(text) == parse(as_text(parse(text)))
 
 
 def test_what_is_written_has_the_brackets_that_python_writes() -> None:

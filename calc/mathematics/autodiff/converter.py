@@ -45,7 +45,7 @@ class Converter:
         self._active: list[bool] = []
 
     def run(self) -> int:
-        """Convert everything. Returns the node of the loss."""
+        """Convert everything. Returns the node of the result."""
         for leaf in self.program.leaves:
             self._leaf(leaf.value, leaf.role, leaf.name, leaf.data, leaf.below)
         indices = self._needed()
@@ -54,7 +54,7 @@ class Converter:
             if instruction.index in indices:
                 self._instruction(instruction)
         self.equations.run = None
-        return self.view(self.program.loss).node
+        return self.view(self.program.result).node
 
     def _leaf(self, value: int, role: str, name: str, data: Any, below: int | str | None) -> None:
         shape = tuple(size(s) for s in self.program.values[value].shape)
@@ -79,9 +79,9 @@ class Converter:
         return indices
 
     def _needed(self) -> set[int]:
-        """Instructions that the loss depends on; skips autograd's own copies and results that the loss does not use."""
-        values = {self.program.loss}
-        storages = {self.program.values[self.program.loss].storage}
+        """Instructions that the result depends on; skips autograd's own copies and tensors that it does not use."""
+        values = {self.program.result}
+        storages = {self.program.values[self.program.result].storage}
         indices = set()
         for instruction in reversed(self.program.instructions):
             written = bool(instruction.mutates) and any(self.program.values[o].storage in storages for o in instruction.outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,8 +31,9 @@ _VECTORS = ("dot", "vdot", "mv", "addmv", "addr")
 
 @dataclass(frozen=True, repr=False)
 class Derived:
-    """A forward and the gradients of its loss. ``equations[:forward]`` compute ``loss``; ``gradients`` follow from the chain rule alone;
-    ``steps`` are the same gradients simplified, from the loss backward. ``parameters`` maps a parameter's name to its node."""
+    """A forward and the gradients of its loss. ``equations[:forward]`` compute ``loss``, or the prediction of a forward without gradients;
+    ``gradients`` follow from the chain rule alone; ``steps`` are the same gradients simplified, from the loss backward. ``parameters`` maps
+    a parameter's name to its node."""
 
     program: Program
     equations: Equations
@@ -58,12 +59,16 @@ class Derived:
 
     @cached_property
     def names(self) -> NodeNames:
-        return NodeNames(self.equations, self.forward, self.loss, self.program.define)
+        return self._names(every_step=False)
 
     @cached_property
     def names_of_every_step(self) -> NodeNames:
         """Names for every step of a definition."""
-        return NodeNames(self.equations, self.forward, self.loss, self.program.define, every_step=True)
+        return self._names(every_step=True)
+
+    def _names(self, every_step: bool) -> NodeNames:
+        loss = None if self.program.predicts else self.loss
+        return NodeNames(self.equations, self.forward, loss, self.program.define, every_step)
 
     @cached_property
     def of(self) -> dict[int, Simplified]:
@@ -143,16 +148,23 @@ class Derived:
 
 def derived(program: Program) -> Derived:
     """Convert a program to equations, differentiate it, simplify. Raises ``UnknownOperatorError`` for an operator without an equation."""
+    forward = without_gradients(program)
+    equations, parameters = forward.equations, forward.parameters.values()
+    unsimplified = gradients(equations, forward.loss, parameters)
+    steps = simplify(equations, forward.forward, unsimplified, parameters)
+    return replace(forward, gradients=unsimplified, steps=tuple(steps))
+
+
+def without_gradients(program: Program) -> Derived:
+    """The equations of a forward alone. Raises ``UnknownOperatorError`` for an operator without an equation."""
     converter = Converter(program)
-    loss = converter.run()
+    result = converter.run()
     equations = converter.equations
-    forward = len(equations.nodes)
     parameters = {
         leaf.name: converter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)
     }
-    unsimplified = gradients(equations, loss, parameters.values())
-    steps = simplify(equations, forward, unsimplified, parameters.values())
-    return Derived(program, equations, forward, loss, parameters, unsimplified, tuple(steps), tuple(converter.notes))
+    none = Gradients(result, {}, (), frozenset())
+    return Derived(program, equations, len(equations.nodes), result, parameters, none, (), tuple(converter.notes))
 
 
 def _trained(program: Program, value: int) -> bool:

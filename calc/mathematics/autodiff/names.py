@@ -29,7 +29,7 @@ class NodeNames:
     tensor (transposed or detached). With ``every_step`` only numbers are inline. A tensor that would be called like one of the ``sizes``
     has a number: H1 where H is the height of an image."""
 
-    def __init__(self, equations: Equations, forward: int, loss: int, sizes: Collection[str], every_step: bool = False) -> None:
+    def __init__(self, equations: Equations, forward: int, loss: int | None, sizes: Collection[str], every_step: bool = False) -> None:
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
         self.through: set[int] = set()
@@ -38,7 +38,7 @@ class NodeNames:
         roles = Roles(equations, readers)
         made_from = MadeFrom(equations, readers, self._called, _ACTIVATIONS)
         counts: dict[str, int] = {}
-        inputs = {**_input_names(equations, forward, readers), loss: LOSS}
+        inputs = {**_input_names(equations, forward, readers), **({} if loss is None else {loss: LOSS})}
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)

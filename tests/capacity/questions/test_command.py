@@ -37,6 +37,15 @@ def test_the_document_is_json() -> None:
     assert float(document["answer"]["value"]) == float(Fraction(document["answer"]["exact"]))
 
 
+def test_numbers_in_formulas_have_separators_on_a_terminal_alone() -> None:
+    """As closed forms of ``napkin derive`` have them; in JSON a formula is one that Python reads."""
+    text = napkin("ask", *TRAINING).stdout
+    steps = json.loads(napkin("ask", *TRAINING, "--json").stdout)["steps"]
+
+    assert "t = C/(86,400·R) = 6.3e24 / (86,400 · 506.62e15)" in text
+    assert "C/(86400*R)" in [step["expr"] for step in steps]
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     (("training-time", "tokens=-1"), "napkin: tokens = '-1' must be more than 0"),
     (("training-time", "mfu=60"), "napkin: mfu = '60' is above 1: did you mean 0.6, or 60%?"),

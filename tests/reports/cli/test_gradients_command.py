@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -29,6 +30,19 @@ def test_json_has_both_notations_and_latex() -> None:
     weight, output = (rf"\frac{{\partial \mathcal{{L}}}}{{\partial {name}^{{(2)}}}}" for name in "wY")
     assert rf"{weight}[d,k] = \sum_{{b}} Y[b,d]\, {output}[b,k]" == last["latex"]
     assert {"of", "through", "primitive", "rule", "index", "shape", "flops"} == set(document["chain"][0])
+
+
+def test_equal_layers_say_what_the_last_of_them_reads_in_place() -> None:
+    """Once under each heading of several layers: forward and backward. A name that the layer has too is of the model."""
+    lines = run("vit-b")[1].splitlines()
+    after = [line for heading, line in itertools.pairwise(lines) if heading.startswith("layers.*   (2 layers, alike: ")]
+
+    assert [
+        "    the equations of layers.0; layers.1 has layers.0.Y in place of model.X",
+        "    the equations of layers.1; layers.0 has model.X in place of layers.0.Y",
+    ] == after
+    assert "    ln_1.μ[b,j] = mean_n(model.X[b,j,n])   (B, p² + 1)" in lines
+    assert after == [line for line in lines if " in place of " in line]
 
 
 def test_a_check_says_how_far_autograd_is() -> None:

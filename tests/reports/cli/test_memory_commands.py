@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 from click.testing import CliRunner, Result
@@ -109,6 +110,20 @@ def test_checkpoint_has_the_progress_of_training() -> None:
     assert checks["bytes of the state of a random generator (torch, CPU)"]["measured"] == 5056
     assert checks["bytes of torch.save with the scheduler's state"]["derived"] > 193
     assert {part["name"]: part["bytes"] for part in made["progress"]}["scheduler: CosineAnnealingLR"] == 193
+
+
+@pytest.mark.parametrize(("sizes", "traces"), [((), 2), (("B=2", "D=4"), 1)])
+def test_a_file_is_counted_once_for_each_set_of_sizes(sizes: tuple[str, ...], traces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real run of cruncher has a batch of 2 and a width of 4: at these sizes its file is the one that is asked for."""
+    counts: list[Mapping[str, int]] = []
+    count = checkpoint.counted
+    monkeypatch.setattr(checkpoint, "counted", lambda spec, at, options: [counts.append(at), count(spec, at, options)][1])
+    made = json.loads(run("checkpoint", "cruncher", *sizes, "--json").stdout)
+    (check,) = [check for check in made["checks"] if check["quantity"] == "bytes of safetensors"]
+
+    assert traces == len(counts)
+    assert ("exact", check["measured"]) == (check["verdict"], check["derived"])
+    assert (made["file"]["value"] == check["measured"]) == (traces == 1)
 
 
 def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch) -> None:

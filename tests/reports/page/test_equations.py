@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from dataclasses import replace
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -119,6 +121,44 @@ def test_a_step_without_a_backward_has_the_forward_alone() -> None:
     section = model_section(gradients(calc.load("two-layer")), mode="eval")
 
     assert (1, ("Inputs: x0 (B, D), x1 (B, K).",)) == (len(section.tables), section.notes)
+
+
+def test_the_equations_of_inference_end_with_the_prediction() -> None:
+    """Its input is x alone, there is no loss, and no tensor is called ℒ."""
+    derivation = calc.derive(calc.load("two-layer"), mode="infer", cache=False)
+    (table,), notes = (section := job.equations(derivation, lambda _: None)).tables, section.notes
+
+    assert (["Y = x w1", "Y2 = Y w2"], ("Inputs: x (B, D).",)) == ([row.equation for row in table.rows], notes)
+
+
+@pytest.mark.parametrize("mode", ["eval", "infer"])
+def test_the_equations_of_a_model_that_is_used_have_no_dropout(mode: str) -> None:
+    """Training has 8·noise/7, as it scales the seven eighths of the elements that stay."""
+    spec = replace(calc.load("linear"), dims={"B": 3, "d": 5}, build=_dropping, inputs=_squares, check_at={})
+    used, trained = (job.equations(calc.derive(spec, mode=each, cache=False), lambda _: None) for each in (mode, "train"))
+
+    assert not _with_noise(used)
+    assert _with_noise(trained)
+
+
+def _dropping(n: Any) -> nn.Module:
+    return nn.Sequential(nn.Linear(n.d, n.d), nn.Dropout(1 / 8))
+
+
+def _squares(n: Any) -> tuple[torch.Tensor, ...]:
+    return torch.randn(n.B, n.d), torch.randn(n.B, n.d)
+
+
+def _with_noise(section: ModelSection) -> list[str]:
+    return [row.equation for table in section.tables for row in table.rows if "noise" in row.equation]
+
+
+def test_a_prediction_of_several_tensors_has_no_equations() -> None:
+    """The section says so; everything else is derived."""
+    spec = replace(calc.load("two-layer"), predict=lambda model, x: (model(x), x))
+    derivation = calc.derive(spec, mode="infer", cache=False)
+
+    assert "two-layer: equations are of a prediction that is one tensor, not of a tuple" == job.equations(derivation, lambda _: None).why
 
 
 def test_a_long_model_names_the_command(monkeypatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
@@ -32,8 +34,22 @@ def test_the_words_fit_what_runs(page: Page) -> None:
 
 
 def test_the_step_is_stated_as_a_convention(page: Page) -> None:
-    """In place of that of training."""
-    assert any(row.words.startswith("The step is one forward and nothing else") for row in page.conventions)
+    """In place of that of training: evaluation ends with the loss, inference with the prediction."""
+    ends = {
+        "one forward in evaluation mode": "and nothing else, its loss included",
+        "one forward in inference mode": "to the model's prediction, without a loss",
+    }
+    (words,) = [row.words for row in page.conventions if row.words.startswith("The step is")]
+
+    assert f"The step is one forward {ends[page.step]}; peak memory is that of the second such forward." == words
+
+
+def test_inference_without_a_prediction_states_the_loss_that_it_runs() -> None:
+    """A spec may have none."""
+    derivation = calc.derive(replace(calc.load("linear"), predict=None), mode="infer", cache=False)
+    page = build(PageContent(derivation))
+
+    assert any(row.words.startswith("The step is one forward and nothing else, its loss included") for row in page.conventions)
 
 
 def test_asking_for_steps_that_do_not_exist_is_one_line_and_exit_2() -> None:

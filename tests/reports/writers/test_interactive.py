@@ -322,8 +322,29 @@ def test_every_number_opens_its_derivation(gpt2: browser.Browser) -> None:
     gpt2.eval("new Promise(done => setTimeout(done, 100))")
 
     opened_ = words(gpt2, "#q-parameters table")
-    assert "transformer.wte.weight\t38,597,376\td·V" in opened_
+    assert "Part\tValue\tClosed form\tWhat" == opened_.splitlines()[1]
+    assert "transformer.wte.weight\t38,597,376\td·V\telements" in opened_
     assert "sum\t124,439,808" in opened_
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("recipe", "quantity", "because"),
+    [
+        (0, "parameters", ", because every operator and tensor of the step is in exactly one part, so the parts add."),
+        (0, "flops.step.total", ", because every operation is counted in exactly one of them, so they add."),
+        (1, "flops.step.total", ", because of its parts, only this one runs in this step."),
+        (0, "flops.optimizer.matmul", " = 0"),
+    ],
+)
+def test_a_sum_has_the_reason_of_the_report(recipe: int, quantity: str, because: str, gpt2: browser.Browser) -> None:
+    """Why the addends add, not what they are; a quantity without any has none."""
+    choose(gpt2, "recipe", recipe)
+    place = f"#q-{quantity}".replace(".", "\\.")
+    gpt2.eval(f"location.hash = '#q-{quantity}'")
+    gpt2.eval("new Promise(done => setTimeout(done, 100))")
+
+    assert words(gpt2, f"{place} p:not(.note)").endswith(because)
 
 
 @needs_browser
