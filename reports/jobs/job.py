@@ -158,6 +158,7 @@ def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | Non
 def levers(derivation: Derivation, request: Request, progress: Progress) -> tuple[PeakLever, ...]:
     """Changes of a step that may lower its peak, each derived, where possible on two cores."""
     from calc.memory.peak_levers import changes, peak_levers
+    from calc.options import Options
     from calc.pipeline import pipeline
 
     spec = calc.load(request.model)
