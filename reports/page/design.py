@@ -21,7 +21,7 @@ from calc.symbolic import search
 from calc.units import Unit
 from reports.figures.memory import COMMON, capacity
 from reports.page.conventions import options_in_words
-from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caution, change_words, difference
+from reports.page.peak import COMMON_80_GB, LeverRow, PeakStory, caption_of, caution, change_words, difference
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP, bytes_text
 from reports.typeset.wording import model_title, sizes_text
@@ -62,6 +62,10 @@ class DesignSection:
     recommendation: str
     otherwise: str
     kernels: str
+
+    @property
+    def changes_caption(self) -> str:
+        return caption_of(row for row, _ in self.changes)
 
     @property
     def varied(self) -> str:

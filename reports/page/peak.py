@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -63,6 +63,16 @@ class PeakStory:
     levers: tuple[LeverRow, ...]
     device: str
     target: str
+
+    @property
+    def levers_caption(self) -> str:
+        return caption_of(self.levers)
+
+
+def caption_of(levers: Iterable[LeverRow]) -> str:
+    """The caption of a table of changes; it explains a word that only bounds have."""
+    bounds = ". “At least” marks a lower bound: buffers for communication, or for one chunk, come on top"
+    return "Changes of this step and the peak that each leads to" + (bounds if any(row.derived is None for row in levers) else "")
 
 
 TARGET = "peak"

@@ -77,7 +77,7 @@ def test_the_lecture_counts_sixteen_activations_and_torch_saves_twenty_eight(lec
     assert reasons == [
         "float32 x (model input) saved for the backward of mm",
         "float32 x saved for the backward of mse_loss",
-        "float32 y (model input) saved for the backward of mse_loss",
+        "float32 target (model input) saved for the backward of mse_loss",
     ]
 
 

@@ -22,7 +22,7 @@ from calc.pipeline import pipeline
 from calc.spec import Spec
 from reports.page.conventions import options_in_words
 from reports.page.operator_words import in_words, place_in_words
-from reports.page.peak import PeakStory, caution, peak_story
+from reports.page.peak import PeakStory, caption_of, caution, peak_story
 from reports.writers import html
 from tests.reports import live_bytes, pages, sample
 
@@ -352,6 +352,16 @@ def test_every_lever_has_the_peak_of_its_own_derivation() -> None:
         own = calc.derive(calc.load("mlp"), dict(lever.change.sizes), **{**derivation.options, **lever.change.options})
         assert (own["memory.peak"].value, lever.peak) == (lever.peak, own["memory.peak"].value)
     assert sorted(levers, key=lambda lever: lever.peak) == [*levers]
+
+
+def test_a_caption_explains_bounds_where_there_are_any() -> None:
+    """An inference has none: no cross-entropy, and nothing to divide among devices."""
+    derived = [row for row in _story().levers if row.derived is not None]
+    bounded = replace(derived[0], derived=None)
+
+    assert derived
+    assert caption_of(derived) == "Changes of this step and the peak that each leads to"
+    assert ". “At least” marks a lower bound: " in caption_of([*derived, bounded])
 
 
 def test_the_bound_is_the_highest_instant_without_the_largest_tensors() -> None:
