@@ -45,6 +45,7 @@ from reports.page.conventions import (
     TRACED_AGAIN,
     attends,
     conventions,
+    names_outside_modules,
     options_in_words,
     runs_prediction,
 )
@@ -262,6 +263,7 @@ def build(content: PageContent) -> Page:
         not_covered=tuple(_not_covered(derivation, content.verdicts)),
         rules=rules.used([*content.steps, *(step for c in comparisons for step in c.steps)]),
         derivation_rules=rules.used(content.steps),
+        outside_modules=names_outside_modules(derivation),
         coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, content.checks)),
         commands=tuple(content.commands),

@@ -113,6 +113,16 @@ def runs_prediction(derivation: Derivation) -> bool:
     return derivation.options.get("mode") == "infer" and getattr(derivation.spec, "predict", None) is not None
 
 
+def names_outside_modules(derivation: Derivation) -> str:
+    """What names in parentheses mean that stand for a module path in this step."""
+    meanings = ["(model) is the model outside its submodules"]
+    meanings += [] if runs_prediction(derivation) else ["(loss) the loss function"]
+    if trains(derivation.options):
+        meanings.append("(optimizer) what the optimizer does for no single parameter, such as counting steps")
+    *before, last = meanings
+    return f"Names in parentheses are not modules: {', '.join(before)}{', and ' if before else ''}{last}."
+
+
 def attends(derivation: Derivation) -> bool:
     """Whether the step has attention."""
     return has_attention(part.part for quantity in derivation.quantities.values() for part in quantity.parts)

@@ -67,8 +67,8 @@ class Page:
 
     ``date``: date and machine. ``inputs``: the line from which ``napkin verify`` makes it again, or empty. ``exchanged``: where torch runs
     other kernels by default; ``counted_with``: where only the check's count of FLOPs runs others. ``derivation_rules``: the rules that the
-    steps of ``chapters`` use. ``undivided``: what a row of ``dominant`` is that is no line of attention. ``further``: the commands that
-    show the steps, on a page without them.
+    steps of ``chapters`` use; ``outside_modules``: what paths in parentheses mean. ``undivided``: what a row of ``dominant`` is that is no
+    line of attention. ``further``: the commands that show the steps, on a page without them.
     """
 
     model: str
@@ -105,6 +105,7 @@ class Page:
     not_covered: tuple[str, ...]
     rules: tuple[RuleRow, ...]
     derivation_rules: tuple[RuleRow, ...]
+    outside_modules: str
     coverage: CoverageSection
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]

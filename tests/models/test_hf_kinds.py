@@ -12,6 +12,8 @@ import transformers
 
 import calc
 from calc.dimensions import Dim
+from calc.experiment.inputs import inputs_at
+from calc.options import Options
 from calc.spec import Sizes, Spec
 from tests.checks import failures
 from tests.models.configs import LLAMA, shapes, spec_of
@@ -329,6 +331,30 @@ def test_each_kind_of_class_is_fed_what_it_takes(kind: str, tmp_path: Path) -> N
 
     assert [tuple(x.shape) for x in inputs] == fed
     assert torch.isfinite(spec.loss(spec.build(n), *inputs))
+
+
+@pytest.mark.parametrize("kind", few(["classes of texts", "answers", "recognition", "segmentation", "hidden patches", "sounds"], 3))
+def test_inference_of_a_class_has_no_labels(kind: str, tmp_path: Path) -> None:
+    """Its only input is what the class is named for; with labels at hand the prediction is the same."""
+    spec = spec_of(tmp_path, KINDS[kind][0])
+    n = Sizes(**spec.sizes(spec.check_at))
+    torch.manual_seed(0)
+    (main,) = inputs_at(spec, n, Options(mode="infer"))
+    module = spec.build(n).eval()
+
+    assert len(spec.inputs(n)) > 1
+    assert spec.predict is not None
+    with torch.no_grad():
+        assert torch.equal(spec.predict(module, main), spec.predict(module, main, *spec.inputs(n)[1:]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classes of texts", "tokens and masks"])
+def test_inference_of_a_class_is_derived_and_measured_alike(kind: str, tmp_path: Path) -> None:
+    """One without labels; one whose labels the decoder reads, and masks."""
+    derivation = calc.derive(spec_of(tmp_path, KINDS[kind][0]), cache=False, mode="infer")
+
+    assert [] == failures(calc.check(derivation))
 
 
 def test_states_and_actions_are_as_wide_as_the_sizes_say(tmp_path: Path) -> None:

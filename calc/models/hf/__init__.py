@@ -66,7 +66,7 @@ def spec(path: str) -> Spec:
         build=lambda n: build(source, layout, n),
         inputs=lambda n: task.inputs(n, getattr(n, "V", vocabulary), config),
         loss=task.step,
-        predict=task.predict,
+        predict=task.prediction,
         check_at=check_at,
         reduced=reduced,
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",

@@ -66,9 +66,8 @@ class Task:
     def masked(self) -> Task:
         """The task with masks in which nothing is padding, as a tokenizer gives them for rows of equal length."""
         masks = dict(MASKS[argument] for argument in self.used if argument in MASKS)
-        return replace(
-            self, feeds={**self.feeds, **masks}, used={**self.used, **{name: name for name in masks}}, notes=(*self.notes, _NO_PADDING)
-        )
+        used = {**self.used, **{name: name for name in masks}}
+        return replace(self, feeds={**self.feeds, **masks}, used=used, notes=(*self.notes, _NO_PADDING)).with_labels_last()
 
     def inputs(self, n: Any, vocabulary: Any, config: Any) -> tuple[Any, ...]:
         return tuple(feed.make(n, vocabulary, config) for feed in self.feeds.values())
@@ -80,8 +79,26 @@ class Task:
         with quiet(), symbolic_sizes_accepted():
             return self.loss(model(**fed, **shared, **self.options, **_without_cache(model)), *withheld)
 
+    def with_labels_last(self) -> Task:
+        """The task with the feeds of a forward alone first: mode ``infer`` has no others."""
+        alone = {*self.used.values()}
+        return replace(self, feeds=dict(sorted(self.feeds.items(), key=lambda feed: feed[0] not in alone)))
+
+    @property
+    def prediction(self) -> Callable[..., Any]:
+        """``predict`` with a parameter for each input that a forward alone uses, as mode ``infer`` asks."""
+
+        def predict(model: Any, *inputs: Any) -> Any:
+            return self.predict(model, *inputs)
+
+        names = ("model", *(name for name in self.feeds if name in self.used.values()))
+        signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
+        predict.__signature__ = signature  # type: ignore[attr-defined]  # ``inspect.signature`` reads it
+        return predict
+
     def predict(self, model: Any, *inputs: Any) -> Any:
-        fed = dict(zip(self.feeds, inputs, strict=True))
+        """What a forward alone gives; further ``inputs`` are the labels of a step."""
+        fed = dict(zip(self.feeds, inputs, strict=False))
         with quiet(), symbolic_sizes_accepted():
             return self.outcome(model(**{argument: fed[name] for argument, name in self.used.items()}, **_without_cache(model)))
 
@@ -249,7 +266,7 @@ def task_of(source: Source) -> Task:
     fitting = (task for kind in kinds if cls and (task := _task_of_kind(kind, cls)) is not None)
     task = next(fitting, None) or (_without_labels(source, cls) if cls else None)
     if task:
-        return task
+        return task.with_labels_last()
     where = f"{source.where}: architecture {clip(source.architecture)!r}"
     if cls and not _has_forward(cls):
         raise ConfigError(f"{where} has no forward, only parts that it generates with: use FILE.py:NAME, with a step of your own")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,13 @@ def test_the_step_is_stated_as_a_convention(page: Page) -> None:
     (words,) = [row.words for row in page.conventions if row.words.startswith("The step is")]
 
     assert f"The step is one forward {ends[page.step]}; peak memory is that of the second such forward." == words
+
+
+def test_only_paths_of_what_runs_are_explained(page: Page) -> None:
+    """No optimizer runs, and inference has no loss."""
+    names = {"one forward in evaluation mode": ["(model)", "(loss)"], "one forward in inference mode": ["(model)"]}
+
+    assert names[page.step] == re.findall(r"\(\w+\)", page.outside_modules)
 
 
 def test_inference_without_a_prediction_states_the_loss_that_it_runs() -> None:
