@@ -74,19 +74,17 @@ def _unpickling_outside() -> Iterator[None]:
 @contextlib.contextmanager
 def _of_this_trace() -> Iterator[None]:
     originals = [(owner, name, value) for owner, name in FILES.remembering if remembers(value := attributes(owner).get(name))]
-    made: dict[int, _Remembering] = {}
+    made: set[_Remembering] = set()
     for owner, name, value in originals:
-        original = function_of(value)
-        if id(original) not in made:
-            made[id(original)] = _Remembering(original)
-        function = made[id(original)].function
+        made.add(remembering := _remembering(function_of(value)))
+        function = remembering.function
         setattr(owner, name, type(value)(function) if isinstance(value, staticmethod | classmethod) else function)
     try:
         yield
     finally:
         for owner, name, value in originals:
             setattr(owner, name, value)
-        for remembering in made.values():
+        for remembering in made:
             remembering.forget()
 
 
@@ -94,8 +92,14 @@ def _of_a_trace(value: Any) -> bool:
     return isinstance(value, FakeTensor | torch.SymInt | torch.SymFloat)
 
 
+@functools.cache
+def _remembering(original: Any) -> _Remembering:
+    """That of a function, made once: there are some two hundred, and thousands of traces in a process."""
+    return _Remembering(original)
+
+
 class _Remembering:
-    """The cached results of one function in this trace: of all calls with symbolic sizes, and of other calls whose result contains
+    """The cached results of one function in one trace: of all calls with symbolic sizes, and of other calls whose result contains
     tensors."""
 
     def __init__(self, original: Any) -> None:
@@ -117,6 +121,8 @@ class _Remembering:
     def forget(self) -> None:
         if self._with_tensors:
             self._original.cache_clear()
+        self._results.clear()
+        self._with_tensors.clear()
 
     def _plain(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         computed = self._original.cache_info().misses
