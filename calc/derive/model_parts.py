@@ -1,8 +1,8 @@
 """Which part of the model an operator, a parameter or a saved tensor belongs to: scores, mix, feed-forward, head, norms, …
 
 Parts follow from the operators of a traced forward and from what their operands are computed from, never from names or sizes. A matmul is
-of activations alone (a softmax, or an exponential over its sum, follows the scores query keyᵀ and precedes the mix P value), or it has a
-weight, and then it is
+of activations alone (a softmax, or an exponential over its sum, follows the scores query keyᵀ and precedes the mix probs value), or it has
+a weight, and then it is
 
 * a projection of queries, keys or values where a product of attention takes what it alone computes, and the attention output where it takes
   what attention alone computes;
@@ -52,8 +52,8 @@ _OF_FEED_FORWARD = frozenset((FEED_FORWARD, EXPERTS, ROUTER))
 _FUSED = {"scores": SCORES, "mix": MIX}
 # What a matmul of unfused attention computes, by its part and its name as any matmul. The query is the left operand of the scores.
 _UNFUSED = {
-    (SCORES, "x W"): "query keyᵀ", (SCORES, "dx = dy Wᵀ"): "dquery = dS key", (SCORES, "dW = xᵀ dy"): "dkeyᵀ = queryᵀ dS",
-    (MIX, "x W"): "P value", (MIX, "dx = dy Wᵀ"): "dP = dO valueᵀ", (MIX, "dW = xᵀ dy"): "dvalue = Pᵀ dO",
+    (SCORES, "x W"): "query keyᵀ", (SCORES, "dx = dy Wᵀ"): "dquery = dscores key", (SCORES, "dW = xᵀ dy"): "dkeyᵀ = queryᵀ dscores",
+    (MIX, "x W"): "probs value", (MIX, "dx = dy Wᵀ"): "dprobs = dO valueᵀ", (MIX, "dW = xᵀ dy"): "dvalue = probsᵀ dO",
 }  # fmt: skip
 _OF_MATMULS = frozenset((WorkKind.MATMUL, WorkKind.CAUSAL, WorkKind.RECOMPUTE))
 _SOFTMAX = re.compile(r"(?<!log)_softmax")
@@ -250,7 +250,7 @@ class ModelParts:
     """The parts of one traced step. ``operators``: matmuls of the forward by index; ``recomputed``: those of each module path and operator,
     in order; ``below``: parts of matmuls in each module and in those inside it; ``parameters`` by name; ``norms``: module paths; ``saved``:
     tensors that modules of several parts save, by module path, operator and storage; ``products``: parts whose matmuls have names of their
-    own, as P value has where P is the left operand."""
+    own, as probs value has where probs is the left operand."""
 
     operators: Mapping[int, str]
     below: Mapping[str, frozenset[str]]
@@ -261,7 +261,7 @@ class ModelParts:
     products: frozenset[str] = frozenset()
 
     def label(self, part: str, label: AddendLabel) -> AddendLabel:
-        """The label of an addend in its part: ``P value`` for the ``x W`` of a mix, under a causal mask too."""
+        """The label of an addend in its part: ``probs value`` for the ``x W`` of a mix, under a causal mask too."""
         name = _UNFUSED.get((part, label.text), "") if part in self.products else ""
         return replace(label, text=name, gradient="") if name else label
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EMBEDDING, QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION, FEED_FORWARD, EXPERTS, ROUTER, NORMS, HEAD, LOSS, REMAINDER = (
-    "embedding", "query, key and value", "query keyᵀ", "softmax", "P value", "attention output", "attention", "feed-forward", "experts",
+    "embedding", "query, key and value", "query keyᵀ", "softmax", "probs value", "attention output", "attention", "feed-forward", "experts",
     "router", "norms", "head", "loss", "other",
 )  # fmt: skip
 OF_ATTENTION = frozenset((QKV, SCORES, SOFTMAX, MIX, PROJECT, ATTENTION))

@@ -68,18 +68,18 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
         term("x Wq", 2, batch, queries, width, width),
         term("x [Wk Wv]", 2, batch, keys, width, 2 * width),
         term("query keyᵀ", 2, batch, queries, keys, width, attention="scores"),
-        term("P value", 2, batch, queries, keys, width, attention="mix"),
+        term("probs value", 2, batch, queries, keys, width, attention="mix"),
         term("O Wₒ", 2, batch, queries, width, width),
     )
     elementwise = (
         each("+ bq", query.shape),
         term("+ [bk bv]", batch, keys, 2 * width),
         each("query · scale", query.shape),
-        term("max S", *rows, reductions(keys)),
-        each("S − max S", scores),
+        term("max scores", *rows, reductions(keys)),
+        each("scores − max scores", scores),
         each("exp", scores),
         term("Σ exp", *rows, reductions(keys)),
-        each("P = exp / Σ exp", scores),
+        each("probs = exp / Σ exp", scores),
         each("+ bₒ", query.shape),
     )
     return matmul, elementwise
@@ -90,7 +90,7 @@ def _average(op: Operator, heads: Factor) -> tuple[Term, ...]:
     if not op.value("need_weights", True) or not op.value("average_attn_weights", True):
         return ()
     batch, queries, keys = op.outputs[1].shape
-    return term("Σ P over heads", batch, queries, keys, reductions(heads)), term("/ h", batch, queries, keys)
+    return term("Σ probs over heads", batch, queries, keys, reductions(heads)), term("/ h", batch, queries, keys)
 
 
 def _activation(op: Operator, inner: tuple[Factor, ...], dtype: str) -> tuple[Term, ...]:

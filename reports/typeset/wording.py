@@ -104,7 +104,7 @@ def undivided(parts: Iterable[str]) -> str:
     return _UNDIVIDED if ATTENTION in parts else ""
 
 
-_UNDIVIDED = "attention: what query keyᵀ, softmax and P value share, such as the tensors that a fused kernel saves for its backward."
+_UNDIVIDED = "attention: what query keyᵀ, softmax and probs value share, such as the tensors that a fused kernel saves for its backward."
 
 
 def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:

@@ -28,7 +28,7 @@ def forward(d: int, L: int, T: int, f: int, matrices: int = 2) -> dict[str, int]
     return {
         "query, key and value": L * 2 * T * d * 3 * d,
         "query keyᵀ": L * 2 * T * T * d,
-        "P value": L * 2 * T * T * d,
+        "probs value": L * 2 * T * T * d,
         "attention output": L * 2 * T * d * d,
         "feed-forward": L * matrices * 2 * T * d * f,
         "head": 2 * T * d * V,
@@ -65,7 +65,7 @@ def test_parameters_and_matmuls_of_gpt2_xl(answers: Mapping[str, Exercise]) -> N
     assert values(answers["matmuls"]) == [sum(flops.values())] == [3_506_703_564_800]
     projections = flops["feed-forward"] // 2
     assert [row.values[0] for row in answers["matmuls"].tables[0].rows] == [
-        flops["query, key and value"], flops["query keyᵀ"], flops["P value"], flops["attention output"], projections, projections,
+        flops["query, key and value"], flops["query keyᵀ"], flops["probs value"], flops["attention output"], projections, projections,
         flops["head"],
     ]  # fmt: skip
     assert by_part(answers["parts"].tables[0], 0) == flops
@@ -110,10 +110,10 @@ def test_shares_over_sizes_and_lengths(answers: Mapping[str, Exercise]) -> None:
 
     assert by_part(context.tables[0], 1) == long
     assert values(context) == [sum(long.values()), Fraction(sum(long.values()), 3_506_703_564_800)]
-    assert context.results[1].because == "query keyᵀ and P value grow with T² (× 256), all else with T (× 16)"
+    assert context.results[1].because == "query keyᵀ and probs value grow with T² (× 256), all else with T (× 16)"
     assert set(sizes.rising) == {"query, key and value", "attention output", "feed-forward"}
-    assert set(context.rising) == {"query keyᵀ", "P value"}
-    assert set(sizes.falling) == {"query keyᵀ", "P value", "head"}
+    assert set(context.rising) == {"query keyᵀ", "probs value"}
+    assert set(sizes.falling) == {"query keyᵀ", "probs value", "head"}
 
 
 def test_a_share_that_stays_neither_rises_nor_falls() -> None:

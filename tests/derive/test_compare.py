@@ -106,7 +106,7 @@ def test_each_total_is_compared_by_part_with_shares() -> None:
     forward = tables["flops.forward.matmul"]
     values = {row.part: row.values for row in forward.parts}
 
-    assert values["query keyᵀ"] == values["P value"] == tuple(2 * 2 * 3 * tokens**2 * 10 for tokens in (14, 7))
+    assert values["query keyᵀ"] == values["probs value"] == tuple(2 * 2 * 3 * tokens**2 * 10 for tokens in (14, 7))
     assert values["feed-forward"] == tuple(2 * 2 * 2 * 3 * tokens * 10 * 29 for tokens in (14, 7))
     assert values["head"] == tuple(2 * 3 * tokens * 10 * 31 for tokens in (14, 7))
     rows = {row.part: [forward.share(row, side) for side in (0, 1)] for row in forward.parts}

@@ -99,7 +99,7 @@ def test_parts_follow_from_operators_in_a_module_that_has_all_of_them(own: Deriv
     forward = {
         "query, key and value": 3 * L * 2 * B * T * D * D,
         "query keyᵀ": L * 2 * B * T * T * D,
-        "P value": L * 2 * B * T * T * D,
+        "probs value": L * 2 * B * T * T * D,
         "attention output": L * 2 * B * T * D * D,
         "feed-forward": 2 * L * 2 * B * T * D * FF,
         "stem": 3 * 2 * B * T * D * D,
@@ -130,7 +130,7 @@ def test_tensors_that_a_module_of_several_parts_saves_are_of_the_part_that_they_
         "query, key and value": 3 * stream,
         "query keyᵀ": 2 * stream,
         "softmax": 4 * L * B * T * T,
-        "P value": stream,
+        "probs value": stream,
         "attention output": stream,
         "feed-forward": stream + 2 * hidden,
         "stem": 4 * B * T * D,
@@ -146,8 +146,8 @@ def test_both_attentions_have_scores_and_mix_of_their_own(derived: Derived) -> N
     for attention, again in (("fused", 1), ("math", 0)):
         gpt = derived("gpt2", attention=attention)
         forward, step = parts(gpt, "flops.forward.matmul"), parts(gpt, "flops.step.total")
-        assert (forward["query keyᵀ"], forward["P value"]) == (each, each)
-        assert (step["query keyᵀ"], step["P value"]) == ((3 + again) * each, 3 * each)
+        assert (forward["query keyᵀ"], forward["probs value"]) == (each, each)
+        assert (step["query keyᵀ"], step["probs value"]) == ((3 + again) * each, 3 * each)
         assert_whole(gpt)
     assert parts(derived("gpt2"), "parameters") == {
         "embedding": (50257 + 1024) * 768,
@@ -182,12 +182,12 @@ def test_matmuls_of_attention_have_the_names_of_their_products(own: Derivation) 
     swapped = calc.derive(first)
 
     for quantity, scores, mix in (
-        ("flops.forward.matmul", {"query keyᵀ"}, {"P value"}),
-        ("flops.backward.matmul", {"dquery = dS key", "dkeyᵀ = queryᵀ dS"}, {"dP = dO valueᵀ", "dvalue = Pᵀ dO"}),
+        ("flops.forward.matmul", {"query keyᵀ"}, {"probs value"}),
+        ("flops.backward.matmul", {"dquery = dscores key", "dkeyᵀ = queryᵀ dscores"}, {"dprobs = dO valueᵀ", "dvalue = probsᵀ dO"}),
     ):
-        assert (_labels(own, quantity, "query keyᵀ"), _labels(own, quantity, "P value")) == (scores, mix)
+        assert (_labels(own, quantity, "query keyᵀ"), _labels(own, quantity, "probs value")) == (scores, mix)
         assert _labels(swapped, quantity, "query keyᵀ") == scores
-    assert _labels(swapped, "flops.backward.matmul", "P value") == {"dx = dy Wᵀ", "dW = xᵀ dy"}
+    assert _labels(swapped, "flops.backward.matmul", "probs value") == {"dx = dy Wᵀ", "dW = xᵀ dy"}
 
 
 @pytest.mark.slow
@@ -258,13 +258,13 @@ class OneStorage(nn.Module):
 
 
 def test_gradients_of_attention_belong_to_its_products_where_all_operands_are_one_storage() -> None:
-    """Two gradients of query keyᵀ and two of P value, each as many FLOP as the product."""
+    """Two gradients of query keyᵀ and two of probs value, each as many FLOP as the product."""
     dims = {"B": B, "T": T, "d": D}
     spec = Spec("views", dims, lambda n: OneStorage(n.d), lambda n: (torch.randn(n.B, n.T, n.d),), lambda m, x: m(x).square().sum())
     derivation = calc.derive(spec, cache=False, optimizer="sgd")
     backward = parts(derivation, "flops.backward.matmul")
 
-    assert (backward["query keyᵀ"], backward["P value"]) == (2 * 2 * B * T * T * D, 2 * 2 * B * T * T * D)
+    assert (backward["query keyᵀ"], backward["probs value"]) == (2 * 2 * B * T * T * D, 2 * 2 * B * T * T * D)
     assert_whole(derivation)
 
 
@@ -411,7 +411,7 @@ def test_each_part_at_other_sizes_is_that_of_a_trace_without_symbols(name: str) 
     for quantity in names:
         closed = {part.part: evaluate_text(part.expr, symbolic.sizes) for part in symbolic[quantity].parts}
         assert closed == parts(fresh, quantity), quantity
-    assert {part.part for part in symbolic["flops.forward.matmul"].parts} >= {"query keyᵀ", "P value", "head"}
+    assert {part.part for part in symbolic["flops.forward.matmul"].parts} >= {"query keyᵀ", "probs value", "head"}
 
 
 def test_weights_without_a_module_are_parts_of_their_own() -> None:
@@ -454,7 +454,7 @@ def test_a_softmax_may_be_an_exponential_over_its_sum_and_a_largest_number_choos
     forward = {
         "query, key and value": 3 * 2 * B * T * D * D,
         "query keyᵀ": 2 * B * T * T * D,
-        "P value": 2 * B * T * T * D,
+        "probs value": 2 * B * T * T * D,
         "attention output": 2 * B * T * D * D,
         "head": 2 * B * T * D * K,
     }

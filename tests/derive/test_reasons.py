@@ -186,7 +186,7 @@ def test_only_where_all_saved_tensors_are_live_are_they_compared_with_activation
 
 
 def test_a_label_has_the_mask_in_parentheses() -> None:
-    """A comma would make it one more addend of a list: query keyᵀ (causal), P value (causal)."""
+    """A comma would make it one more addend of a list: query keyᵀ (causal), probs value (causal)."""
     assert str(AddendLabel("query keyᵀ", is_causal=True)) == "query keyᵀ (causal)"
 
 

@@ -286,14 +286,14 @@ def test_a_correction_names_no_product_that_is_counted_and_taken_away():
     of, again = "2*B*L*T**2*d", "recomputed query keyᵀ"
     quantities = {
         "parameters.active": sample._quantity("parameters.active", sample.derivation()["parameters"].unit, "", "L*d**2"),
-        "flops.forward.matmul": _attention("flops.forward.matmul", ("query keyᵀ", of), ("P value", of)),
+        "flops.forward.matmul": _attention("flops.forward.matmul", ("query keyᵀ", of), ("probs value", of)),
         "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), ("dP", of), ("dquery", of), ("dkey", of), ("dvalue", of)),
         "flops.backward.recompute": _attention("flops.backward.recompute", (again, of)),
     }
 
     comparison = {c.rule.name: c for c in compare(sample.derivation(quantities=quantities))}["6ND"]
 
-    assert "the rule has no such term: query keyᵀ, P value, dP and 3 more" in [d.because for d in comparison.differences]
+    assert "the rule has no such term: query keyᵀ, probs value, dprobs and 3 more" in [d.because for d in comparison.differences]
 
 
 class Convolutions(nn.Module):

@@ -169,9 +169,10 @@ def test_the_rows_of_attention_have_the_names_of_their_tensors(derived: Derived)
 
     assert ["query, key, value", "log-sum-exp", "O"] == names
     assert because == (
-        "query: P is recomputed from query keyᵀ, and dkey = dSᵀ query; key: P is recomputed from query keyᵀ, and dquery = dS key;"
-        " value: dP = dO valueᵀ needs value; log-sum-exp: P = exp(scale · query keyᵀ − log Σ exp) needs the log-sum-exp of each row;"
-        " O: dS = P ⊙ (dP − Σ dO ⊙ O) · scale needs O;"
+        "query: probs is recomputed from query keyᵀ, and dkey = dscoresᵀ query;"
+        " key: probs is recomputed from query keyᵀ, and dquery = dscores key; value: dprobs = dO valueᵀ needs value;"
+        " log-sum-exp: probs = exp(scale · query keyᵀ − log Σ exp) needs the log-sum-exp of each row;"
+        " O: dscores = probs ⊙ (dprobs − Σ dO ⊙ O) · scale needs O;"
         " a storage counts once"
     )
 

@@ -61,7 +61,7 @@ def test_a_divisor_that_only_the_dimensions_state_is_said_once() -> None:
 
 def test_what_attention_as_a_whole_is_stands_where_its_row_does() -> None:
     """Saved bytes of a fused kernel belong to no line of attention."""
-    assert undivided(["softmax", "attention"]).startswith("attention: what query keyᵀ, softmax and P value share")
+    assert undivided(["softmax", "attention"]).startswith("attention: what query keyᵀ, softmax and probs value share")
     assert undivided(["softmax", "attention output"]) == ""
 
 

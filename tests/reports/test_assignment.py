@@ -58,7 +58,7 @@ class Transformer:
         return [
             *(("query, key and value", flops) for flops in projections),
             ("query keyᵀ", of_token * T * d),
-            ("P value", of_token * T * d),
+            ("probs value", of_token * T * d),
             ("attention output", of_token * d * d),
             *((3 if self.gated else 2) * [("feed-forward", of_token * d * f)]),
             ("head", 2 * T * d * self.V),

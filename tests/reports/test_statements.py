@@ -212,7 +212,8 @@ def test_badges_differ_in_sign_and_words_where_they_differ_in_color(page: Page) 
 @needs_chromium
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="there is no pdftotext here")
 def test_no_step_is_split_in_print(page: Page, tmp_path: Path) -> None:
-    """Its number and title, which begin it, and its rule, which ends it, stand on one sheet of the PDF."""
+    """Its number and title, which begin it, and its rule, or that it is that of the step before, which ends it, are on one sheet of the
+    PDF."""
     (tmp_path / "page.html").write_text(html.write(page), encoding="utf-8")
     with browser() as chromium:
         chromium.open(tmp_path / "page.html")
@@ -221,7 +222,8 @@ def test_no_step_is_split_in_print(page: Page, tmp_path: Path) -> None:
     sheets = ["".join(sheet.split()) for sheet in done.stdout.decode().split("\f")]
     split = []
     for step in (step for chapter in page.chapters for step in chapter.steps):
-        begins, ends = ("".join(text.split()) for text in (f"4.{step.number}{step.title}", f"rule {step.rule.words}"))
+        last = "same reason, rule and check" if step.same_reason else f"rule {step.rule.words}"
+        begins, ends = ("".join(text.split()) for text in (f"4.{step.number}{step.title}", last))
         whole = [sheet for sheet in sheets if begins in sheet and ends in sheet.partition(begins)[2]]
         split += [] if whole else [step.number]
 

@@ -93,8 +93,8 @@ KAPLAN = PublishedTable(
         PublishedRow(
             "Attention: mask",
             (None, _flops("2*L*T*h*k", parts.SCORES, parts.MIX)),
-            "the table counts half of both matmuls, query keyᵀ and P value, as if the causal mask saved the other half; kernels and torch's"
-            " counter take all T² scores",
+            "the table counts half of both matmuls, query keyᵀ and probs value, as if the causal mask saved the other half; kernels and"
+            " torch's counter take all T² scores",
         ),
         PublishedRow("Attention: project", (_parameters("L*h*k*d", parts.PROJECT), _flops("2*L*h*k*d", parts.PROJECT))),
         PublishedRow("Feedforward", (_parameters("L*2*d*f", *_FEED_FORWARD), _flops("2*L*2*d*f", *_FEED_FORWARD))),

@@ -51,7 +51,7 @@ _OTHER_FLOPS = ("flops.backward.recompute", "flops.forward.elementwise", "flops.
 
 _PER_TOKEN = (
     RuleAssumption("every parameter multiplies every token once", assumptions.once_per_token),
-    RuleAssumption("other matmuls, such as query keyᵀ and P value, are at most 5 % of the count", assumptions.small_attention),
+    RuleAssumption("other matmuls, such as query keyᵀ and probs value, are at most 5 % of the count", assumptions.small_attention),
 )
 
 _LECTURE = "Stanford CS336, spring 2025, lecture 2 (PyTorch, resource accounting)"

@@ -54,13 +54,13 @@ def test_every_format_has_the_values_and_the_shares(made: Path) -> None:
 
 @pytest.mark.slow
 def test_a_row_of_attention_is_explained_where_it_is(tmp_path: Path) -> None:
-    """Saved bytes of fused attention are of no line of it; FLOPs are of query keyᵀ and of P value, without such a row."""
+    """Saved bytes of fused attention are of no line of it; FLOPs are of query keyᵀ and of probs value, without such a row."""
     words = ("compare", "gpt2", "d=15,21", "h=3", "L=2", "V=11", "C=5", "T=5", "B=2")
     counts = {}
     for quantity in ("activations.bytes", "flops.forward.matmul"):
         shown = run(*words, "--quantity", quantity, "-o", str(tmp_path)).stdout
         texts = (shown, (tmp_path / "compare.md").read_text(encoding="utf-8"))
-        counts[quantity] = [text.count("attention: what query keyᵀ, softmax and P value share") for text in texts]
+        counts[quantity] = [text.count("attention: what query keyᵀ, softmax and probs value share") for text in texts]
     assert counts == {"activations.bytes": [1, 1], "flops.forward.matmul": [0, 0]}
 
 
