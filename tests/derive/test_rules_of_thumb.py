@@ -287,7 +287,7 @@ def test_a_correction_names_no_product_that_is_counted_and_taken_away():
     quantities = {
         "parameters.active": sample._quantity("parameters.active", sample.derivation()["parameters"].unit, "", "L*d**2"),
         "flops.forward.matmul": _attention("flops.forward.matmul", ("query keyᵀ", of), ("probs value", of)),
-        "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), ("dP", of), ("dquery", of), ("dkey", of), ("dvalue", of)),
+        "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), *((f"d{name}", of) for name in ("probs", "query", "key", "value"))),
         "flops.backward.recompute": _attention("flops.backward.recompute", (again, of)),
     }
 

@@ -93,7 +93,7 @@ class Task:
 
         names = ("model", *(name for name in self.feeds if name in self.used.values()))
         signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
-        predict.__signature__ = signature  # type: ignore[attr-defined]  # ``inspect.signature`` reads it
+        predict.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature reads
         return predict
 
     def predict(self, model: Any, *inputs: Any) -> Any:
