@@ -283,11 +283,11 @@ def _attention(name, *products):
 
 def test_a_correction_names_no_product_that_is_counted_and_taken_away():
     """A repeated query keyᵀ is executed and left out of model FLOPs: 6ND lacks two products of the forward and four of the backward."""
-    of, again = "2*B*L*T**2*d", "recomputed query keyᵀ"
+    of, again, gradients = "2*B*L*T**2*d", "recomputed query keyᵀ", ("dprobs", "dquery", "dkey", "dvalue")
     quantities = {
         "parameters.active": sample._quantity("parameters.active", sample.derivation()["parameters"].unit, "", "L*d**2"),
         "flops.forward.matmul": _attention("flops.forward.matmul", ("query keyᵀ", of), ("probs value", of)),
-        "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), *((f"d{name}", of) for name in ("probs", "query", "key", "value"))),
+        "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), *((name, of) for name in gradients)),
         "flops.backward.recompute": _attention("flops.backward.recompute", (again, of)),
     }
 
