@@ -36,6 +36,7 @@ settings.load_profile("napkin")
 def pytest_configure(config: pytest.Config) -> None:
     """A cache of traces that the workers share and no other run has seen: what a model is like is recorded once."""
     os.environ.pop("COLUMNS", None)  # texts have the width of a pipe
+    os.unsetenv("COLUMNS")  # which readline sets for child processes alone
     os.environ.setdefault("NAPKIN_PROCESSES", "1")  # the workers have all cores already
     if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has it from the process that started it
         os.environ["NAPKIN_CACHE"] = folder = tempfile.mkdtemp(prefix="napkin-cache-")
