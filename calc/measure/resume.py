@@ -210,7 +210,7 @@ def _restored(run: Training, path: Path, corrupt: Change, other_seed: int) -> in
     _spoil(run, other_seed)
     with blame(run.spec, run.sizes, "reading a checkpoint"):
         # This file is our own; a state may contain objects that weights_only rejects.
-        state = torch.load(path, map_location=run.device, weights_only=False)
+        state = torch.load(path, map_location=run.device, weights_only=False, mmap=True)
         corrupt(state)
         return restore(run, state)
 

@@ -47,7 +47,8 @@ def load(model: str, progress: Progress) -> Spec:
 
 
 def derive(request: Request, progress: Progress, require: Callable[[Collection[str]], None] = lambda _: None) -> Derivation:
-    """The derivation at the request's sizes, with this program's version in its provenance. ``require`` refuses dimensions of a model."""
+    """The derivation at the request's sizes, with this program's version in its provenance and the model's name as a report has it.
+    ``require`` refuses dimensions of a model."""
     spec = load(request.model, progress)
     declared_sizes(spec, request.sizes)  # a size that cannot be is refused before the work begins
     require(spec.dimensions)
@@ -55,7 +56,9 @@ def derive(request: Request, progress: Progress, require: Callable[[Collection[s
     # A library that happens to be loaded has no part in a model of our own.
     others = derivation.source != "built-in"
     versions = {name: of for name, of in derivation.provenance.items() if others or name != "transformers"}
-    return replace(derivation, provenance={"napkin": version(), **versions})
+    named_by_path = bool(request.written) and derivation.model == request.model
+    model = request.written if named_by_path else derivation.model
+    return replace(derivation, model=model, provenance={"napkin": version(), **versions})
 
 
 def keep(request: Request, derivation: Derivation) -> None:

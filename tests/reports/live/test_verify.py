@@ -25,6 +25,7 @@ from reports.jobs.job import Request
 from reports.lecture import writing
 from reports.live import verify_reports
 from reports.page.inputs import Inputs, digest_of, embedded
+from tests.models.configs import LLAMA
 
 SUFFIXES = (".md", ".html", ".json", ".tex")
 EDITS = 100
@@ -388,6 +389,22 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
 
     assert (beside.exit_code, copied.exit_code) == (0, 0)
     assert copied.stdout.endswith(f", file {own / 'mine.py'}\n")  # where it was is only noted
+
+
+@pytest.mark.slow
+def test_a_config_verifies_wherever_it_lies(tmp_path: Path) -> None:
+    """Its report has the folder's name in the title, and the path in the commands."""
+    folder, file, moved = tmp_path / "llama", tmp_path / "report.md", tmp_path / "moved.json"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    inference = Options(mode="infer", precision="bf16")
+    made = report_job.make(Request(f"hf:{folder}", options=inference), report_job.ReportChoices(), lambda _: None)
+    file.write_text(made.texts["report.md"], encoding="utf-8")
+    shutil.copy(folder / "config.json", moved)
+
+    assert made.texts["report.md"].startswith("# llama: one forward")
+    for source in (folder, folder / "config.json", moved):
+        assert run(file, "--source", str(source)).stdout.startswith(f"{file}: verified: ")
 
 
 NOTHING = "carries no inputs from which Napkin could make it again, so nothing in it can be verified"
