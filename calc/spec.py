@@ -60,6 +60,10 @@ class Spec:
     reduced: str = ""
     digest: str = ""
 
+    def predict_in(self, mode: str) -> Callable[..., Any] | None:
+        """The prediction that a step in ``mode`` runs in place of the loss; None where it runs the loss."""
+        return self.predict if mode == "infer" else None
+
     def __repr__(self) -> str:
         """The name and the default sizes."""
         sizes = ", ".join(f"{name} = {dim.default if isinstance(dim, Dim) else dim}" for name, dim in self.dims.items())

@@ -34,8 +34,8 @@ def inputs_at(spec: Spec, sizes: Sizes, options: Options | None = None) -> tuple
         raise SpecError(f"spec {spec.name!r}: inputs returned {error}, but may return {_HOLDS}") from None
     if not tensors:
         raise SpecError(f"spec {spec.name!r}: inputs must return a tuple with at least one tensor, not {_named(inputs)}")
-    infers = options is not None and options.mode == "infer" and spec.predict is not None
-    return checked[: _taken(spec.predict)] if infers else checked
+    predict = None if options is None else spec.predict_in(options.mode)
+    return checked if predict is None else checked[: _taken(predict)]
 
 
 def _taken(predict: Any) -> int | None:

@@ -293,7 +293,7 @@ class _ForwardTrace:
             provenance={**torch_version(), "python": platform.python_version()},
             tied=tied,
             nbytes=dict(recorder.nbytes),
-            predicts=step.predicts(spec, self.options),
+            predicts=spec.predict_in(self.options.mode) is not None,
         )
 
 

@@ -407,19 +407,13 @@ def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch
 
 def result_of(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], options: Options) -> Any:
     """The result of a step without gradients: the prediction in mode ``infer``, else the loss."""
-    if spec.predict is not None and predicts(spec, options):
-        return spec.predict(module, *inputs)
-    return _loss(spec, module, inputs)
-
-
-def predicts(spec: Spec, options: Options) -> bool:
-    """Whether a step runs the model's prediction in place of the loss."""
-    return options.mode == "infer" and spec.predict is not None
+    predict = spec.predict_in(options.mode)
+    return _loss(spec, module, inputs) if predict is None else predict(module, *inputs)
 
 
 def outside_of(spec: Spec, options: Options) -> str:
     """The module path of operators that run outside the module: a prediction's are the model's own."""
-    return TOP if predicts(spec, options) else LOSS
+    return LOSS if spec.predict_in(options.mode) is None else TOP
 
 
 def _no_gradients(options: Options) -> Any:

@@ -110,7 +110,7 @@ def _training_step(options: Mapping[str, str]) -> Convention:
 
 def runs_prediction(derivation: Derivation) -> bool:
     """Whether the step runs the model's prediction in place of the loss."""
-    return derivation.options.get("mode") == "infer" and getattr(derivation.spec, "predict", None) is not None
+    return derivation.spec is not None and derivation.spec.predict_in(derivation.options.get("mode", TRAIN)) is not None
 
 
 def names_outside_modules(derivation: Derivation) -> str:
